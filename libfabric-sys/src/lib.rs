@@ -1,0 +1,1 @@
+//! Run-time loaded bindings to libfabric.

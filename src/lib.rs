@@ -1,0 +1,3 @@
+//! Reliable messages over unreliable datagrams.
+pub mod ports;
+pub mod time;

@@ -1,0 +1,3 @@
+//! Dense tables.
+#[cfg(feature = "arena")]
+pub mod arena;
