@@ -4,9 +4,10 @@
 //! be read and written through the arena) or *lent* to a port, which accesses it by raw pointer
 //! ([`DatagramArena::base`]). Clones share the mapping; the lent bits live in the owner only.
 
+use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use memmap2::{MmapMut, MmapOptions};
-use std::sync::Arc;
 
 #[derive(Debug)]
 struct Mapping {
@@ -40,7 +41,13 @@ impl DatagramArena {
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
         let base = map.as_mut_ptr();
-        Ok(Self(Arc::new(Mapping { base, slot_bytes, slots, split: AtomicBool::new(false), _map: map })))
+        Ok(Self(Arc::new(Mapping {
+            base,
+            slot_bytes,
+            slots,
+            split: AtomicBool::new(false),
+            _map: map,
+        })))
     }
 
     /// First byte of slot 0; page-aligned.
@@ -90,7 +97,7 @@ pub struct ArenaPart {
 
 impl ArenaPart {
     fn new(arena: DatagramArena, first: u32, end: u32) -> Self {
-        Self { arena, first, end, lent: vec![false; (end - first) as usize].into() }
+        Self { arena, first, end, lent: alloc::vec![false; (end - first) as usize].into() }
     }
 
     /// First slot of this part.
