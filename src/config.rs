@@ -1,0 +1,230 @@
+//! Configuration, and the one function that turns it into table capacities.
+
+use crate::error::BuildError;
+use crate::ids::{Incarnation, JobKey, Rank};
+use crate::ports::PortCaps;
+use crate::rto::RtoLimits;
+use crate::wire;
+
+/// Everything that can be set. All fields have working defaults but rank and job key, which
+/// [`Config::new`] asks for. Memory costs are stated where they matter.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// This process's number in the job.
+    pub rank: Rank,
+    /// What all processes of the job share.
+    pub job_key: JobKey,
+    /// Tells this process from a predecessor of the same rank. Default: random.
+    pub incarnation: Incarnation,
+    /// First sequence number towards every peer. Default: random.
+    pub first_seq: u32,
+    /// A name for messages to people. Default: `host:pid`.
+    pub name: String,
+    /// Most peers at a time; at most 2^20. Memory: under 256 bytes each. Default 1024.
+    pub peers_max: u32,
+    /// Ranks are below this; 4 bytes each. Default 65536.
+    pub ranks_max: u32,
+    /// Peers with unacked segments or gaps at one time; others wait. Default: `peers_max`, at
+    /// most 256. Memory: 12 bytes times `window_segments` each.
+    pub active_peers_max: u32,
+    /// Largest window in segments, a power of two from 64 to 4096; equal in the whole job.
+    /// Default 256.
+    pub window_segments: u16,
+    /// Fixed congestion window in segments. Default: `window_segments`.
+    pub congestion_window_segments: u32,
+    /// Slots for outgoing datagrams. Default 1024.
+    pub send_slots: u32,
+    /// Slots for standalone acks. Default 64.
+    pub ack_slots: u32,
+    /// Slots for arriving datagrams on the data channel. Default 1024, cut to the port's depth.
+    pub receive_slots: u32,
+    /// Large messages (and small ones waiting behind them) in work at one time, sends and
+    /// receives together. Default 4096.
+    pub fragments_max: u32,
+    /// Largest message taken, in bytes. Default 1 GiB.
+    pub message_bytes_max: u64,
+    /// Memory for half-received messages of all peers, at least twice `message_bytes_max`.
+    /// Early messages (behind a gap) may use half of it. Default 4 GiB; taken as it is needed.
+    pub half_received_bytes_max: u64,
+    /// Half-received messages of one peer. Default 32.
+    pub half_received_per_peer_max: u32,
+    /// Buffers kept for reuse, in bytes. Default 64 MiB.
+    pub buffers_kept_bytes_max: u64,
+    /// Largest datagram used, if smaller than the port's. Default: the port's.
+    pub datagram_bytes_max: Option<usize>,
+    /// Deliver in order per peer. Default true.
+    pub ordered: bool,
+    /// CRC32C over each datagram; equal in the whole job. Default false.
+    pub checksum: bool,
+    /// How long an ack may wait for data to ride on. Default 20 us.
+    pub ack_delay_ns: u32,
+    /// Segments received before an ack is sent at once. Default: a quarter of the window, at
+    /// most 32.
+    pub ack_every_segments: u16,
+    /// Retransmission timers. Default: floor 400 us, cap 250 ms, first guess 5 ms.
+    pub rto: RtoLimits,
+    /// Least reordering that is waited for before a segment counts as lost. Default 30 us.
+    pub reorder_window_min_ns: u32,
+    /// Resends per tick. Default 64.
+    pub resends_per_tick_max: u32,
+    /// Completions taken per tick and channel. Default 256.
+    pub completions_per_tick_max: u32,
+    /// Segments posted per peer before the next peer's turn. Default 32.
+    pub burst_segments: u32,
+    /// Chunks packed ahead per peer. Default 32.
+    pub pack_ahead_segments: u32,
+}
+
+impl Config {
+    /// Defaults for process `rank` of the job with `job_key`.
+    pub fn new(rank: Rank, job_key: JobKey) -> Self {
+        Self {
+            rank,
+            job_key,
+            incarnation: Incarnation(random_u32()),
+            first_seq: random_u32(),
+            name: format!("{}:{}", host_name(), std::process::id()),
+            peers_max: 1024,
+            ranks_max: 65536,
+            active_peers_max: 256,
+            window_segments: 256,
+            congestion_window_segments: u32::MAX,
+            send_slots: 1024,
+            ack_slots: 64,
+            receive_slots: 1024,
+            fragments_max: 4096,
+            message_bytes_max: 1 << 30,
+            half_received_bytes_max: 4 << 30,
+            half_received_per_peer_max: 32,
+            buffers_kept_bytes_max: 64 << 20,
+            datagram_bytes_max: None,
+            ordered: true,
+            checksum: false,
+            ack_delay_ns: 20_000,
+            ack_every_segments: 0,
+            rto: RtoLimits { min_ns: 400_000, max_ns: 250_000_000, initial_ns: 5_000_000 },
+            reorder_window_min_ns: 30_000,
+            resends_per_tick_max: 64,
+            completions_per_tick_max: 256,
+            burst_segments: 32,
+            pack_ahead_segments: 32,
+        }
+    }
+
+    /// Checks every field and fixes all capacities, given what the port can do.
+    pub(crate) fn limits(&self, caps: &PortCaps) -> Result<Limits, BuildError> {
+        let window = u32::from(self.window_segments);
+        let at_least = |field, value: u64, min: u64| {
+            if value >= min { Ok(()) } else { Err(refuse(field, value, format!("at least {min}"))) }
+        };
+        if !(64..=4096).contains(&window) || !window.is_power_of_two() {
+            let reason = "must be a power of two from 64 to 4096".into();
+            return Err(refuse("window_segments", u64::from(window), reason));
+        }
+        if self.peers_max > (1 << 20) {
+            return Err(refuse("peers_max", u64::from(self.peers_max), "at most 2^20".into()));
+        }
+        if self.fragments_max > (1 << 20) {
+            let reason = "at most 2^20".into();
+            return Err(refuse("fragments_max", u64::from(self.fragments_max), reason));
+        }
+        at_least("peers_max", u64::from(self.peers_max), 1)?;
+        at_least("active_peers_max", u64::from(self.active_peers_max), 1)?;
+        at_least("congestion_window_segments", u64::from(self.congestion_window_segments), 1)?;
+        at_least("send_slots", u64::from(self.send_slots), 2)?;
+        at_least("ack_slots", u64::from(self.ack_slots), 1)?;
+        at_least("receive_slots", u64::from(self.receive_slots), 4)?;
+        at_least("fragments_max", u64::from(self.fragments_max), 4)?;
+        at_least("half_received_per_peer_max", u64::from(self.half_received_per_peer_max), 2)?;
+        at_least("rto.min_ns", u64::from(self.rto.min_ns), 1)?;
+        at_least("rto.max_ns", u64::from(self.rto.max_ns), u64::from(self.rto.min_ns))?;
+        at_least("message_bytes_max", self.message_bytes_max, 1)?;
+        let need = self.message_bytes_max.saturating_mul(2);
+        at_least("half_received_bytes_max", self.half_received_bytes_max, need)?;
+        for (field, value) in [
+            ("resends_per_tick_max", self.resends_per_tick_max),
+            ("completions_per_tick_max", self.completions_per_tick_max),
+            ("burst_segments", self.burst_segments),
+            ("pack_ahead_segments", self.pack_ahead_segments),
+        ] {
+            at_least(field, u64::from(value), 1)?;
+        }
+        self.datagram_limits(caps, window)
+    }
+
+    fn datagram_limits(&self, caps: &PortCaps, window: u32) -> Result<Limits, BuildError> {
+        // An ack with a full bitmap and a chunk with something in it must fit.
+        let floor = wire::HEADER_BYTES
+            + wire::CHECKSUM_BYTES
+            + (window as usize / 8).max(wire::chunk::EXTRA_BYTES + 16);
+        let datagram = self.datagram_bytes_max.unwrap_or(usize::MAX).min(caps.datagram_bytes_max);
+        // Payload lengths travel in 16 bits.
+        let datagram = datagram.min(wire::HEADER_BYTES + usize::from(u16::MAX));
+        if datagram < floor {
+            let reason = format!("datagrams of at least {floor} bytes are needed");
+            return Err(refuse("datagram_bytes_max", datagram as u64, reason));
+        }
+        let window_ours = window.min(caps.recv_backlog_datagrams.max(1) as u32) as u16;
+        let receive_slots = (self.receive_slots as usize).min(caps.recv_depth.max(1)) as u32;
+        let ack_every = match self.ack_every_segments {
+            0 => (window_ours / 4).clamp(1, 32),
+            n => n,
+        };
+        Ok(Limits {
+            slot_bytes: (caps.prefix_bytes + datagram).next_power_of_two(),
+            datagram_bytes: datagram as u32,
+            datagram_bytes_floor: floor as u32,
+            prefix_bytes: caps.prefix_bytes,
+            window,
+            window_ours,
+            receive_slots,
+            receive_ack_slots: (self.ack_slots * 2).min(caps.recv_depth.max(1) as u32),
+            rings: self.active_peers_max.min(self.peers_max),
+            held_slots_max: receive_slots / 2,
+            send_depth: caps.send_depth as u32,
+            ack_every,
+            gathers: caps.gathers && !self.checksum,
+            completes_at_post: caps.sends_complete_at_post,
+        })
+    }
+}
+
+fn refuse(field: &'static str, value: u64, reason: String) -> BuildError {
+    BuildError::Config { field, value, reason }
+}
+
+/// Capacities, fixed for the life of an engine.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    pub slot_bytes: usize,
+    pub datagram_bytes: u32,
+    /// No peer's datagrams may be smaller than this: acks must fit.
+    pub datagram_bytes_floor: u32,
+    pub prefix_bytes: usize,
+    /// The job's largest window: the length of rings.
+    pub window: u32,
+    /// What we advertise: no more than the port can have waiting.
+    pub window_ours: u16,
+    pub receive_slots: u32,
+    pub receive_ack_slots: u32,
+    pub rings: u32,
+    pub held_slots_max: u32,
+    pub send_depth: u32,
+    pub ack_every: u16,
+    pub gathers: bool,
+    pub completes_at_post: bool,
+}
+
+/// Hash keys of the standard library are random per process and per call.
+fn random_u32() -> u32 {
+    use std::hash::{BuildHasher, Hasher};
+    let mut hasher = std::hash::RandomState::new().build_hasher();
+    hasher.write_u32(std::process::id());
+    hasher.finish() as u32
+}
+
+fn host_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map(|name| name.trim().to_owned())
+        .unwrap_or_else(|_| "host".to_owned())
+}

@@ -1,0 +1,333 @@
+//! The sending half of an engine: everything that a handler may use during a tick.
+
+use crate::config::{Config, Limits};
+use crate::error::SendError;
+use crate::ids::{EndpointHandle, EndpointRow, Rank, SegmentRow, Tag, Token};
+use crate::ports::Port;
+use crate::state::buffers::BufferPool;
+use crate::state::endpoints::{self, Endpoints};
+use crate::state::fragments::{Buffer, Fragments, Kind};
+use crate::state::rail::Rail;
+use crate::state::segments::Segments;
+use crate::state::worklists::WorkLists;
+use crate::stats::Counters;
+use crate::time::Nanos;
+use crate::wire::HEADER_BYTES;
+use crate::{pack, transmit};
+use tickwire_tables::arena::ArenaPart;
+use tickwire_tables::handle::Row;
+
+/// The sending half of an [`crate::Engine`], which dereferences to it. Handlers get it by `&mut`
+/// and may send from inside an event, also to the peer that caused it.
+pub struct Context<P> {
+    pub(crate) config: Config,
+    pub(crate) limits: Limits,
+    pub(crate) job_check: u32,
+    pub(crate) rail: Rail<P>,
+    pub(crate) slots: ArenaPart,
+    pub(crate) endpoints: Endpoints,
+    pub(crate) segments: Segments,
+    pub(crate) fragments: Fragments,
+    pub(crate) buffers: BufferPool,
+    pub(crate) lists: WorkLists,
+    pub(crate) counters: Counters,
+    pub(crate) now: Nanos,
+    pub(crate) in_tick: bool,
+    /// Address insertions that the port has not answered.
+    pub(crate) inserts_outstanding: u32,
+}
+
+impl<P: Port> Context<P> {
+    /// A buffer of `len_bytes` in a datagram slot, to be filled in place and sent to `to`. Small
+    /// messages only: up to [`Context::small_bytes_max`]. Dropping it unsent frees it.
+    pub fn alloc(
+        &mut self,
+        to: EndpointHandle,
+        len_bytes: usize,
+    ) -> Result<SmallMessage<'_, P>, SendError> {
+        let ep = self.open_peer(to)?;
+        let max = self.endpoints.payload_bytes_max[ep];
+        if len_bytes > max as usize {
+            return Err(too_large(len_bytes, u64::from(max)));
+        }
+        let seg = self.take_segment(ep, len_bytes)?;
+        Ok(SmallMessage { context: self, seg, len_bytes, sent: false })
+    }
+
+    /// Sends a copy of `bytes`. `Ok` means that it will be delivered, exactly once, unless the
+    /// peer turns out to be unreachable.
+    pub fn send_copy(
+        &mut self,
+        to: EndpointHandle,
+        tag: Tag,
+        bytes: &[u8],
+    ) -> Result<(), SendError> {
+        let ep = self.open_peer(to)?;
+        if bytes.len() <= self.endpoints.payload_bytes_max[ep] as usize {
+            let seg = self.take_segment(ep, bytes.len())?;
+            self.payload_mut(seg, bytes.len()).copy_from_slice(bytes);
+            return self.enqueue_small(seg, tag, None);
+        }
+        self.check_large(ep, bytes.len())?;
+        let mut buffer = self.buffers.take(bytes.len() as u64);
+        buffer[..bytes.len()].copy_from_slice(bytes);
+        match self.enqueue_large(ep, tag, Buffer::Pooled(buffer), bytes.len(), None) {
+            Ok(()) => Ok(()),
+            Err((error, buffer)) => {
+                self.buffers.give(buffer);
+                Err(error)
+            }
+        }
+    }
+
+    /// Sends all of `buffer` without copying it where the port gathers. It comes back with
+    /// [`crate::Event::SendDone`] under `token` once the peer has everything, or at once with
+    /// the error.
+    pub fn send_from(
+        &mut self,
+        to: EndpointHandle,
+        tag: Tag,
+        buffer: Vec<u8>,
+        token: Token,
+    ) -> Result<(), (SendError, Vec<u8>)> {
+        let ep = match self.open_peer(to) {
+            Ok(ep) => ep,
+            Err(error) => return Err((error, buffer)),
+        };
+        let len = buffer.len();
+        if len > self.endpoints.payload_bytes_max[ep] as usize {
+            if let Err(error) = self.check_large(ep, len) {
+                return Err((error, buffer));
+            }
+            return self.enqueue_large(ep, tag, Buffer::Owned(buffer), len, Some(token));
+        }
+        let seg = match self.take_segment(ep, len) {
+            Ok(seg) => seg,
+            Err(error) => return Err((error, buffer)),
+        };
+        self.payload_mut(seg, len).copy_from_slice(&buffer);
+        match self.enqueue_small(seg, tag, Some(token)) {
+            Ok(()) => {
+                // The row was just made; the memory rides along to come back with the event.
+                let frag = self.segments.frag[seg].expect("a send with a token has a fragment");
+                self.fragments.buffer[frag] = Some(Buffer::Owned(buffer));
+                Ok(())
+            }
+            Err(error) => Err((error, buffer)),
+        }
+    }
+
+    /// Largest message that fits one datagram to `to`, in bytes.
+    pub fn small_bytes_max(&self, to: EndpointHandle) -> Option<usize> {
+        let ep = self.endpoints.slab.get(to)?;
+        Some(self.endpoints.payload_bytes_max[ep] as usize)
+    }
+
+    /// Whether everything sent to `to` has been acked. A peer that is gone is drained.
+    pub fn is_drained(&self, to: EndpointHandle) -> bool {
+        self.endpoints.slab.get(to).is_none_or(|ep| self.endpoints.is_drained(ep))
+    }
+
+    /// The peer of a rank.
+    pub fn peer(&self, rank: Rank) -> Option<EndpointHandle> {
+        self.endpoints.by_rank(rank.0).map(|ep| self.endpoints.slab.handle(ep))
+    }
+
+    /// The rank of a peer.
+    pub fn rank(&self, peer: EndpointHandle) -> Option<Rank> {
+        self.endpoints.slab.get(peer).map(|ep| self.endpoints.rank[ep])
+    }
+
+    /// Whether the peer's addresses are usable.
+    pub fn is_ready(&self, peer: EndpointHandle) -> bool {
+        let ep = self.endpoints.slab.get(peer);
+        ep.is_some_and(|ep| self.endpoints.has(ep, endpoints::flag::READY))
+    }
+
+    /// Smoothed round trip to a peer in nanoseconds, once there is one.
+    pub fn srtt_ns(&self, peer: EndpointHandle) -> Option<Nanos> {
+        let ep = self.endpoints.slab.get(peer)?;
+        Some(self.endpoints.rtt[ep].srtt_ns()).filter(|&ns| ns > 0)
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The port's clock at the start of this tick.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// The port.
+    pub fn port(&self) -> &P {
+        &self.rail.port
+    }
+
+    pub(crate) fn open_peer(&mut self, to: EndpointHandle) -> Result<EndpointRow, SendError> {
+        let ep = self.endpoints.slab.get(to).ok_or(SendError::NoPeer)?;
+        if self.endpoints.has(ep, endpoints::flag::UNREACHABLE) {
+            return Err(SendError::NoPeer);
+        }
+        Ok(ep)
+    }
+
+    fn again(&mut self) -> SendError {
+        self.counters.refused_again += 1;
+        SendError::Again
+    }
+
+    fn take_segment(&mut self, ep: EndpointRow, len: usize) -> Result<SegmentRow, SendError> {
+        match self.segments.take(ep, 0, len as u32) {
+            Some(seg) => Ok(seg),
+            None => Err(self.again()),
+        }
+    }
+
+    #[inline]
+    fn payload_mut(&mut self, seg: SegmentRow, len: usize) -> &mut [u8] {
+        let first = self.limits.prefix_bytes + HEADER_BYTES;
+        &mut self.slots.bytes_mut(seg.index() as u32)[first..first + len]
+    }
+
+    fn check_large(&self, ep: EndpointRow, len: usize) -> Result<(), SendError> {
+        let max = self.endpoints.message_bytes_max[ep];
+        if len as u64 > max { Err(too_large(len, max)) } else { Ok(()) }
+    }
+
+    /// The short way: a packed segment goes out at once when nothing of its endpoint waits and
+    /// window and queue allow; else it waits its turn.
+    #[inline]
+    fn enqueue_small(
+        &mut self,
+        seg: SegmentRow,
+        tag: Tag,
+        token: Option<Token>,
+    ) -> Result<(), SendError> {
+        let ep = self.segments.ep[seg];
+        self.segments.tag[seg] = tag.0;
+        let waits = !self.endpoints.pending[ep].is_empty();
+        if waits || token.is_some() {
+            let peer = self.endpoints.slab.handle(ep);
+            let Some(frag) = self.fragments.take(Kind::Small, peer, tag.0, 0) else {
+                self.segments.slab.remove(seg);
+                return Err(self.again());
+            };
+            self.fragments.token[frag] = token;
+            self.fragments.unacked[frag] = 1;
+            self.segments.frag[seg] = Some(frag);
+            if waits {
+                self.fragments.seg[frag] = Some(seg);
+                self.fragments.links.push_back(&mut self.endpoints.pending[ep], frag);
+            }
+        }
+        self.counters.messages_sent += 1;
+        if waits {
+            self.lists.to_pack.push(ep);
+        } else if self.endpoints.ready[ep].is_empty() && self.may_go_at_once(ep) {
+            transmit::first(self, ep, seg);
+            if !self.in_tick {
+                transmit::flush(self);
+            }
+        } else {
+            self.segments.links.push_back(&mut self.endpoints.ready[ep], seg);
+            self.lists.ready.push(ep);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn may_go_at_once(&mut self, ep: EndpointRow) -> bool {
+        if !self.in_tick {
+            // Sends between ticks stamp the time themselves, or the first round trip after a
+            // long pause would be measured from the last tick.
+            self.now = self.rail.port.now();
+        }
+        self.endpoints.lost[ep].is_empty() && transmit::may_send_new(self, ep)
+    }
+
+    fn enqueue_large(
+        &mut self,
+        ep: EndpointRow,
+        tag: Tag,
+        buffer: Buffer,
+        len: usize,
+        token: Option<Token>,
+    ) -> Result<(), (SendError, Vec<u8>)> {
+        let peer = self.endpoints.slab.handle(ep);
+        let Some(frag) = self.fragments.take(Kind::Large, peer, tag.0, len as u64) else {
+            let (Buffer::Pooled(buffer) | Buffer::Owned(buffer)) = buffer;
+            return Err((self.again(), buffer));
+        };
+        self.fragments.token[frag] = token;
+        self.fragments.buffer[frag] = Some(buffer);
+        self.fragments.id[frag] = self.endpoints.fragment_id_next[ep];
+        self.endpoints.fragment_id_next[ep] = self.fragments.id[frag].wrapping_add(1);
+        let nothing_waits =
+            self.endpoints.pending[ep].is_empty() && self.endpoints.ready[ep].is_empty();
+        self.fragments.links.push_back(&mut self.endpoints.pending[ep], frag);
+        self.lists.to_pack.push(ep);
+        self.counters.messages_sent += 1;
+        // The short way for the first chunk; the rest is packed by the tick.
+        if nothing_waits && self.may_go_at_once(ep) {
+            if let Some(seg) = pack::next_chunk(self, ep, frag) {
+                transmit::first(self, ep, seg);
+            }
+            if !self.in_tick {
+                transmit::flush(self);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn too_large(len: usize, max_bytes: u64) -> SendError {
+    SendError::TooLarge { len_bytes: len as u64, max_bytes }
+}
+
+/// A small message being built in its datagram slot.
+pub struct SmallMessage<'a, P: Port> {
+    context: &'a mut Context<P>,
+    seg: SegmentRow,
+    len_bytes: usize,
+    sent: bool,
+}
+
+impl<P: Port> SmallMessage<'_, P> {
+    /// Sends it.
+    #[inline]
+    pub fn send(mut self, tag: Tag) -> Result<(), SendError> {
+        self.sent = true;
+        self.context.enqueue_small(self.seg, tag, None)
+    }
+
+    /// Sends it and asks for [`crate::Event::SendDone`] when the peer has it.
+    pub fn send_with_token(mut self, tag: Tag, token: Token) -> Result<(), SendError> {
+        self.sent = true;
+        self.context.enqueue_small(self.seg, tag, Some(token))
+    }
+}
+
+impl<P: Port> std::ops::Deref for SmallMessage<'_, P> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        let first = self.context.limits.prefix_bytes + HEADER_BYTES;
+        &self.context.slots.bytes(self.seg.index() as u32)[first..first + self.len_bytes]
+    }
+}
+
+impl<P: Port> std::ops::DerefMut for SmallMessage<'_, P> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.context.payload_mut(self.seg, self.len_bytes)
+    }
+}
+
+impl<P: Port> Drop for SmallMessage<'_, P> {
+    fn drop(&mut self) {
+        if !self.sent {
+            self.context.segments.slab.remove(self.seg);
+        }
+    }
+}

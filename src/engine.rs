@@ -1,0 +1,251 @@
+//! The engine: tables, port, and the tick that drives them.
+
+use crate::address::PeerAddress;
+use crate::config::{Config, Limits};
+use crate::context::Context;
+use crate::error::{BuildError, PeerError, SendError};
+use crate::event::Handler;
+use crate::ids::EndpointHandle;
+use crate::invariants::{self, Violation};
+use crate::ports::{Channel, Port};
+use crate::state::buffers::BufferPool;
+use crate::state::endpoints::Endpoints;
+use crate::state::fragments::Fragments;
+use crate::state::rail::Rail;
+use crate::state::segments::Segments;
+use crate::state::worklists::WorkLists;
+use crate::stats::{Counters, Work};
+use crate::systems::{ack, chunk_pack, poll_cq, reap_av, resend, send};
+use crate::time::Nanos;
+use crate::{finish, peers};
+use tickwire_tables::arena::{ArenaPart, DatagramArena};
+
+/// One process's end of the job. Everything sent goes through its [`Context`], to which it
+/// dereferences; everything received comes from [`Engine::tick`].
+pub struct Engine<P> {
+    context: Context<P>,
+    inbox: Inbox,
+}
+
+/// The receiving half: slots for arriving datagrams.
+pub(crate) struct Inbox {
+    pub slots: ArenaPart,
+    /// Slots with the port, per channel.
+    pub posted: [u32; 2],
+    /// Consumed slots, to be posted again.
+    pub freed: FreedSlots,
+    /// Slots that hold early small messages.
+    pub held: u32,
+}
+
+/// Consumed receive slots, by the channel that their number belongs to.
+pub(crate) struct FreedSlots {
+    first_data: u32,
+    by_channel: [Vec<u32>; 2],
+}
+
+impl FreedSlots {
+    #[inline]
+    pub fn push(&mut self, slot: u32) {
+        self.by_channel[usize::from(slot >= self.first_data)].push(slot);
+    }
+
+    pub fn len(&self, channel: Channel) -> usize {
+        self.by_channel[channel as usize].len()
+    }
+}
+
+impl Inbox {
+    fn new(slots: ArenaPart, ack_slots: u32) -> Self {
+        let first_data = slots.first() + ack_slots;
+        let priority = (slots.first()..first_data).collect();
+        let data = (first_data..slots.end()).collect();
+        let freed = FreedSlots { first_data, by_channel: [priority, data] };
+        Self { slots, posted: [0; 2], freed, held: 0 }
+    }
+
+    #[inline]
+    pub fn free(&mut self, slot: u32) {
+        self.freed.push(slot);
+    }
+
+    /// Hands consumed slots back to the port in one call; what it does not take waits.
+    pub fn repost<P: Port>(&mut self, c: &mut Context<P>, channel: Channel) {
+        let freed = &mut self.freed.by_channel[channel as usize];
+        if freed.is_empty() {
+            return;
+        }
+        let taken = c.rail.port.post_recvs(channel, freed);
+        for slot in freed.drain(..taken) {
+            self.slots.lend(slot);
+        }
+        self.posted[channel as usize] += taken as u32;
+    }
+}
+
+impl<P: Port> Engine<P> {
+    /// Builds an engine on `port`. All memory but message buffers is taken here.
+    pub fn new(config: Config, mut port: P) -> Result<Self, BuildError> {
+        let limits = config.limits(port.caps())?;
+        let sends = config.send_slots + config.ack_slots;
+        let receives = limits.receive_slots + limits.receive_ack_slots;
+        let bytes = (sends + receives) as usize * limits.slot_bytes;
+        let arena = DatagramArena::new((sends + receives) as usize, limits.slot_bytes)
+            .map_err(|source| BuildError::Memory { bytes, source })?;
+        port.attach(&arena)?;
+        let (slots, inbox_slots) = arena.split(sends);
+        let now = port.now();
+        let peers = config.peers_max;
+        let mut context = Context {
+            job_check: config.job_key.wire_check(),
+            rail: Rail::new(port, limits.send_depth),
+            slots,
+            endpoints: Endpoints::new(peers, config.ranks_max, limits.rings, limits.window),
+            segments: Segments::new(config.send_slots, config.ack_slots),
+            fragments: Fragments::new(config.fragments_max),
+            buffers: BufferPool::new(config.half_received_bytes_max, config.buffers_kept_bytes_max),
+            lists: WorkLists::new(peers as usize, now),
+            counters: Counters::default(),
+            now,
+            in_tick: false,
+            inserts_outstanding: 0,
+            config,
+            limits,
+        };
+        let mut inbox = Inbox::new(inbox_slots, context.limits.receive_ack_slots);
+        for channel in Channel::ALL {
+            inbox.repost(&mut context, channel);
+        }
+        Ok(Self { context, inbox })
+    }
+
+    /// One turn of the pipeline: takes in what arrived, tells `handler`, sends what is due. Never
+    /// blocks; every stage is bounded by `Config`. Call it often: nothing happens between calls.
+    pub fn tick(&mut self, handler: &mut impl Handler<P>) -> Work {
+        let Self { context: c, inbox } = self;
+        c.now = c.now.max(c.rail.port.now());
+        c.in_tick = true;
+        let mut work = poll_cq::run(c, inbox, handler);
+        work += reap_av::run(c, handler);
+        work += resend::run(c);
+        work += ack::run(c);
+        work += send::run(c);
+        work += chunk_pack::run(c);
+        c.in_tick = false;
+        work
+    }
+
+    /// This process's address, for the others to [`Engine::add_peer`].
+    pub fn local_address(&self) -> PeerAddress {
+        let c = &self.context;
+        PeerAddress {
+            rank: c.config.rank,
+            incarnation: c.config.incarnation,
+            job_check: c.job_check,
+            first_seq: c.config.first_seq,
+            datagram_bytes_max: c.limits.datagram_bytes,
+            message_bytes_max: c.config.message_bytes_max,
+            window_segments: c.config.window_segments,
+            checksum: c.config.checksum,
+            name: c.config.name.clone(),
+            channels: Channel::ALL.map(|channel| c.rail.port.local_address(channel)),
+        }
+    }
+
+    /// Adds a peer. Messages may be sent to it at once; they leave when its addresses are in
+    /// ([`crate::Event::PeerReady`], or [`crate::Event::PeerUnreachable`]).
+    pub fn add_peer(&mut self, address: &PeerAddress) -> Result<EndpointHandle, PeerError> {
+        peers::add(&mut self.context, address)
+    }
+
+    /// [`Engine::add_peer`] for many; a bad one does not keep out the others.
+    pub fn add_peers<'a>(
+        &mut self,
+        addresses: impl IntoIterator<Item = &'a PeerAddress>,
+    ) -> Vec<Result<EndpointHandle, PeerError>> {
+        addresses.into_iter().map(|address| self.add_peer(address)).collect()
+    }
+
+    /// Forgets a peer with all that waits for it or is half received from it. Its sends with a
+    /// token are reported as failed.
+    pub fn remove_peer(
+        &mut self,
+        peer: EndpointHandle,
+        handler: &mut impl Handler<P>,
+    ) -> Result<(), SendError> {
+        let ep = self.context.endpoints.slab.get(peer).ok_or(SendError::NoPeer)?;
+        peers::remove(&mut self.context, &mut self.inbox, ep);
+        finish::report(&mut self.context, handler);
+        Ok(())
+    }
+
+    /// Ticks until `done` says so or `timeout_ns` is over; true in the first case. For tools and
+    /// tests on ports whose clock runs by itself.
+    pub fn tick_until(
+        &mut self,
+        handler: &mut impl Handler<P>,
+        timeout_ns: Nanos,
+        mut done: impl FnMut(&mut Context<P>) -> bool,
+    ) -> bool {
+        let deadline = self.context.rail.port.now() + timeout_ns;
+        loop {
+            self.tick(handler);
+            if done(&mut self.context) {
+                return true;
+            }
+            if self.context.now >= deadline {
+                return false;
+            }
+        }
+    }
+
+    /// Sleeps until something may have arrived or is due, at most `timeout_ns`.
+    pub fn wait(&mut self, timeout_ns: Nanos) {
+        let c = &mut self.context;
+        let busy = !c.lists.ready.is_empty()
+            || !c.lists.to_pack.is_empty()
+            || !c.lists.resend.is_empty()
+            || !c.lists.ack_due.is_empty()
+            || !c.lists.to_insert.is_empty();
+        let ack = c.lists.ack_delayed.front().map(|ep| c.endpoints.ack_deadline_ns[ep]);
+        let next = [ack, c.lists.timers.next_deadline()].into_iter().flatten().min();
+        let now = c.rail.port.now();
+        let until = next.map_or(timeout_ns, |at| at.saturating_sub(now).min(timeout_ns));
+        if !busy && until > 0 {
+            c.rail.port.wait(until);
+        }
+    }
+
+    /// Looks through all tables for a broken invariant of `docs/invariants.md`. Slow: for tests
+    /// and simulations.
+    pub fn check_invariants(&self) -> Result<(), Violation> {
+        invariants::check(&self.context, &self.inbox)
+    }
+
+    /// The port, to be steered (wrappers, simulations).
+    pub fn port_mut(&mut self) -> &mut P {
+        &mut self.context.rail.port
+    }
+
+    /// The capacities in force, for people.
+    pub fn limits_text(&self) -> String {
+        let Limits { datagram_bytes, slot_bytes, window, window_ours, .. } = self.context.limits;
+        format!(
+            "datagrams {datagram_bytes} B in slots of {slot_bytes} B, window {window} segments, \
+             {window_ours} offered"
+        )
+    }
+}
+
+impl<P> std::ops::Deref for Engine<P> {
+    type Target = Context<P>;
+    fn deref(&self) -> &Context<P> {
+        &self.context
+    }
+}
+
+impl<P> std::ops::DerefMut for Engine<P> {
+    fn deref_mut(&mut self) -> &mut Context<P> {
+        &mut self.context
+    }
+}

@@ -1,0 +1,112 @@
+//! What a tick tells its user, and the trait that hears it.
+
+use crate::context::Context;
+use crate::ids::{EndpointHandle, Rank, Tag, Token};
+use crate::ports::{LinkEvent, Port};
+
+/// Something that happened during a tick.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A message arrived, whole and intact.
+    Received(Message<'a>),
+    /// The peer has everything of a message that was sent with a token.
+    SendDone {
+        /// To whom it went.
+        to: EndpointHandle,
+        /// The sender's name for it.
+        token: Token,
+        /// The memory given to `send_from`, back in its owner's hands.
+        buffer: Option<Vec<u8>>,
+    },
+    /// A message with a token will never arrive.
+    SendFailed {
+        /// To whom it should have gone.
+        to: EndpointHandle,
+        /// The sender's name for it.
+        token: Token,
+        /// The memory given to `send_from`.
+        buffer: Option<Vec<u8>>,
+    },
+    /// The peer's addresses are usable.
+    PeerReady {
+        /// Which peer.
+        peer: EndpointHandle,
+    },
+    /// The peer cannot be reached; what was queued for it has failed.
+    PeerUnreachable {
+        /// Which peer.
+        peer: EndpointHandle,
+        /// Its rank.
+        rank: Rank,
+        /// Its name.
+        name: &'a str,
+        /// The port's errno-like code.
+        code: i32,
+    },
+    /// The rail's link changed.
+    Link(LinkEvent),
+}
+
+/// A message that arrived. Its bytes are lent for the call; [`Message::take`] keeps them.
+#[derive(Debug)]
+pub struct Message<'a> {
+    /// Who sent it.
+    pub from: EndpointHandle,
+    /// The sender's label.
+    pub tag: Tag,
+    pub(crate) body: Body<'a>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Body<'a> {
+    /// Still in the datagram it came in.
+    Lent(&'a [u8]),
+    /// Reassembled: the first `usize` bytes of a buffer.
+    Buffer(&'a mut Vec<u8>, usize),
+}
+
+impl Message<'_> {
+    /// The message's bytes.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        match &self.body {
+            Body::Lent(bytes) => bytes,
+            Body::Buffer(buffer, len) => &buffer[..*len],
+        }
+    }
+
+    /// Keeps the bytes. A large message comes with the buffer it was assembled in, without a
+    /// copy; a small one is copied.
+    pub fn take(self) -> Vec<u8> {
+        match self.body {
+            Body::Lent(bytes) => bytes.to_owned(),
+            Body::Buffer(buffer, len) => {
+                let mut buffer = std::mem::take(buffer);
+                buffer.truncate(len);
+                buffer
+            }
+        }
+    }
+}
+
+/// Hears the events of a tick. Closures of the right shape are handlers.
+pub trait Handler<P: Port> {
+    /// Something happened. Through `context` messages may be sent at once, also to the same peer.
+    fn on_event(&mut self, context: &mut Context<P>, event: Event<'_>);
+
+    /// The first chunk of a large message arrived: name its destination, at least `len_bytes`
+    /// long, to have it assembled in place. It comes back through [`Message::take`]. `None`: the
+    /// engine's own buffers are used.
+    fn destination(&mut self, from: EndpointHandle, tag: Tag, len_bytes: u64) -> Option<Vec<u8>> {
+        let _ = (from, tag, len_bytes);
+        None
+    }
+}
+
+impl<P: Port, F: FnMut(&mut Context<P>, Event<'_>)> Handler<P> for F {
+    #[inline]
+    fn on_event(&mut self, context: &mut Context<P>, event: Event<'_>) {
+        self(context, event);
+    }
+}

@@ -1,0 +1,56 @@
+//! The names of things: rows and handles of the tables, and numbers that people choose.
+
+tickwire_tables::table_ids! {
+    /// A row of the endpoint table: one peer.
+    pub struct EndpointRow;
+    /// A peer, as users name it. Goes stale when the peer is removed.
+    pub struct EndpointHandle("ep", index_bits = 20);
+}
+
+tickwire_tables::table_ids! {
+    /// A row of the fragment table: one message on one side.
+    pub struct FragmentRow;
+    /// A fragment with its generation.
+    pub struct FragmentHandle("frag", index_bits = 20);
+}
+
+tickwire_tables::table_ids! {
+    /// A row of the segment table; its index is the datagram's slot in the arena.
+    pub struct SegmentRow;
+    /// A segment with its generation.
+    pub struct SegmentHandle("seg", index_bits = 20);
+}
+
+/// A process's number in the job: stable and dense, chosen by whoever starts the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Rank(pub u32);
+
+/// Tells a restarted process from its predecessor of the same rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Incarnation(pub u32);
+
+/// What all processes of one job share; datagrams without it are dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct JobKey(pub u64);
+
+impl JobKey {
+    /// The 32 bits of the key that travel in each header.
+    pub fn wire_check(self) -> u32 {
+        (self.0 ^ (self.0 >> 32)) as u32
+    }
+}
+
+// The key keeps strangers out, so it does not belong in logs.
+impl std::fmt::Debug for JobKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("JobKey(..)")
+    }
+}
+
+/// The sender's label on a message, handed to the receiver with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Tag(pub u32);
+
+/// The sender's own name for a message, given back when it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Token(pub u64);

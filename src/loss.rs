@@ -1,0 +1,68 @@
+//! Which segments are lost: by time and order in the manner of RACK (RFC 8985), by the timer for
+//! the rest.
+//!
+//! A segment is suspect when one sent later is known to have arrived. It is lost when it has
+//! been out for a round trip and a reordering window. When nothing arrives at all, the timer
+//! sends the lowest unacked segment again; the ack of that one tells of the others.
+
+use crate::context::Context;
+use crate::ids::{EndpointRow, SegmentRow};
+use crate::ports::Port;
+use crate::state::segments::flag;
+use crate::transmit;
+use tickwire_tables::handle::Row;
+
+/// Looks through the segments in flight from the oldest on; stops at the first beyond suspicion.
+pub(crate) fn detect<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
+    let rtt = c.endpoints.rtt[ep];
+    let wait = rtt.srtt_ns() + rtt.reorder_window_ns(c.config.reorder_window_min_ns);
+    while let Some(seg) = c.endpoints.flight[ep].front() {
+        if !is_suspect(c, ep, seg) {
+            return;
+        }
+        let lost_at = c.segments.sent_ns[seg] + wait;
+        if c.now < lost_at {
+            transmit::wake_by(c, ep, lost_at);
+            return;
+        }
+        transmit::mark_lost(c, ep, seg);
+    }
+}
+
+fn is_suspect<P: Port>(c: &Context<P>, ep: EndpointRow, seg: SegmentRow) -> bool {
+    let (sent, newest) = (c.segments.sent_ns[seg], c.endpoints.newest_acked_sent_ns[ep]);
+    sent < newest || (sent == newest && c.segments.seq[seg].is_before(c.endpoints.newest_acked[ep]))
+}
+
+/// The endpoint's timer went off: for the loss detector, for the timeout, or too early because
+/// progress was made since it was armed.
+pub(crate) fn on_timer<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
+    detect(c, ep);
+    let deadline = c.endpoints.deadline_ns[ep];
+    if deadline == 0 {
+        return;
+    }
+    if c.now < deadline {
+        transmit::wake_by(c, ep, deadline);
+        return;
+    }
+    if let Some(seg) = lowest_in_flight(c, ep) {
+        transmit::mark_lost(c, ep, seg);
+        c.counters.segments_timed_out += 1;
+    }
+    c.endpoints.backoff[ep] = c.endpoints.backoff[ep].saturating_add(1);
+    let wait = transmit::timeout_ns(c, ep);
+    transmit::arm_deadline(c, ep, c.now + wait);
+}
+
+/// The lowest unacked segment, if it is in flight and not waiting to be sent again already.
+fn lowest_in_flight<P: Port>(c: &Context<P>, ep: EndpointRow) -> Option<SegmentRow> {
+    let e = &c.endpoints;
+    let lowest = e.tx_rings.get(e.tx_ring[ep]?, e.acked[ep].get());
+    let seg = match lowest {
+        Some(index) => SegmentRow::from_index(index as usize),
+        // Only a peer that acks out of order and never in order gets here.
+        None => e.flight[ep].front()?,
+    };
+    (!c.segments.has(seg, flag::LOST)).then_some(seg)
+}

@@ -1,0 +1,225 @@
+//! Taking in one datagram: judge it, apply its ack, accept its segment, deliver.
+//!
+//! Bytes from the wire are checked, counted and dropped; nothing here asserts them.
+
+mod on_ack;
+mod on_chunk;
+mod on_data;
+
+use crate::context::Context;
+use crate::engine::Inbox;
+use crate::event::{Body, Event, Handler, Message};
+use crate::ids::{EndpointRow, FragmentRow, Tag};
+use crate::ports::Port;
+use crate::state::endpoints::{Early, flag};
+use crate::state::fragments::{Buffer, Kind};
+use crate::window::Place;
+use crate::wire::{self, AckBitmap, HEADER_BYTES, Header, Packet};
+use tickwire_tables::ring::RingId;
+
+/// Takes in the datagram of `len` bytes in `slot`. The slot is freed, or held until its turn.
+#[inline]
+pub(crate) fn on_datagram<P: Port>(
+    c: &mut Context<P>,
+    inbox: &mut Inbox,
+    handler: &mut impl Handler<P>,
+    slot: u32,
+    len: u32,
+) {
+    c.counters.datagrams_received += 1;
+    let Inbox { slots, freed, held, .. } = inbox;
+    let bytes = &slots.bytes(slot)[c.limits.prefix_bytes..][..len as usize];
+    let packet = match wire::parse(bytes, c.job_check, c.config.checksum) {
+        Ok(packet) => packet,
+        Err(error) => {
+            c.counters.count_wire_error(error);
+            freed.push(slot);
+            return;
+        }
+    };
+    let (header, bitmap) = match packet {
+        Packet::Data(header, _) | Packet::Chunk(header, ..) => (header, AckBitmap::NONE),
+        Packet::Ack(header, bitmap) => (header, bitmap),
+    };
+    let Some(ep) = identify(c, &header) else {
+        freed.push(slot);
+        return;
+    };
+    if !on_ack::apply(c, ep, &header, bitmap) {
+        c.counters.drops_impossible_ack += 1;
+        freed.push(slot);
+        return;
+    }
+    let is_held = match packet {
+        Packet::Data(_, payload) => on_data::accept(c, handler, ep, &header, payload, slot, *held),
+        Packet::Chunk(_, chunk, payload) => {
+            on_chunk::accept(c, handler, ep, &header, &chunk, payload);
+            false
+        }
+        Packet::Ack(..) => {
+            c.counters.acks_received += 1;
+            false
+        }
+    };
+    if is_held {
+        *held += 1;
+    } else {
+        freed.push(slot);
+    }
+    if c.endpoints.rx_ring[ep].is_some() {
+        drain_early(c, inbox, handler, ep);
+    }
+}
+
+/// Whose datagram it is. Rank and incarnation must be those of a peer that was added.
+#[inline]
+fn identify<P: Port>(c: &mut Context<P>, header: &Header) -> Option<EndpointRow> {
+    let Some(ep) = c.endpoints.by_rank(header.rank) else {
+        c.counters.drops_unknown_rank += 1;
+        return None;
+    };
+    if c.endpoints.incarnation[ep].0 != header.incarnation {
+        c.counters.drops_wrong_incarnation += 1;
+        return None;
+    }
+    Some(ep)
+}
+
+/// Notes an arrival that wants an ack: now when `urgent` or half the budget is used up, else
+/// after the delay, unless data carries it first.
+#[inline]
+fn note_arrival<P: Port>(c: &mut Context<P>, ep: EndpointRow, urgent: bool, alone: bool) {
+    let e = &mut c.endpoints;
+    e.flags[ep] |= flag::ACK_PENDING | if alone { flag::ACK_ALONE } else { 0 };
+    e.arrived_ns[ep] = c.now;
+    e.arrivals_unacked[ep] = e.arrivals_unacked[ep].saturating_add(1);
+    if urgent || e.arrivals_unacked[ep] >= c.limits.ack_every {
+        c.lists.ack_due.push(ep);
+    } else if !c.lists.ack_due.contains(ep) && c.lists.ack_delayed.push(ep) {
+        e.ack_deadline_ns[ep] = c.now + u64::from(c.config.ack_delay_ns);
+    }
+}
+
+/// A segment outside the window: the sender has missed an ack, so it gets one at once.
+fn refuse_place<P: Port>(c: &mut Context<P>, ep: EndpointRow, place: Place) {
+    match place {
+        Place::Above => c.counters.drops_above_window += 1,
+        _ => c.counters.drops_duplicate += 1,
+    }
+    note_arrival(c, ep, true, true);
+}
+
+/// The ring for early segments of `ep`, if `seq` is not in it yet. Counts what it refuses.
+fn early_ring<P: Port>(c: &mut Context<P>, ep: EndpointRow, seq: u32) -> Option<RingId> {
+    let e = &mut c.endpoints;
+    let ring = match e.rx_ring[ep] {
+        Some(ring) => ring,
+        None => match e.rx_rings.take() {
+            Some(ring) => {
+                e.rx_ring[ep] = Some(ring);
+                ring
+            }
+            None => {
+                c.counters.drops_no_room += 1;
+                return None;
+            }
+        },
+    };
+    if e.rx_rings.get(ring, seq).is_some() {
+        refuse_place(c, ep, Place::Behind);
+        return None;
+    }
+    Some(ring)
+}
+
+/// Delivers what waited for the gap that may just have closed; gives the ring back when it is
+/// empty (it may also have been taken for a segment that was refused in the end).
+fn drain_early<P: Port>(
+    c: &mut Context<P>,
+    inbox: &mut Inbox,
+    handler: &mut impl Handler<P>,
+    ep: EndpointRow,
+) {
+    let Some(ring) = c.endpoints.rx_ring[ep] else { return };
+    loop {
+        let expected = c.endpoints.expected[ep];
+        let Some(early) = c.endpoints.rx_rings.clear(ring, expected.get()) else { break };
+        c.endpoints.expected[ep] = expected.next();
+        // The gap closed: the sender learns of it at once.
+        note_arrival(c, ep, true, false);
+        match early {
+            Early::Done => {}
+            Early::Held { slot, len_bytes } => {
+                let first = c.limits.prefix_bytes + HEADER_BYTES;
+                let bytes = inbox.slots.bytes(slot);
+                let head = bytes[c.limits.prefix_bytes..].first_chunk();
+                let header = head.and_then(Header::read).expect("judged when it arrived");
+                deliver(c, handler, ep, header.tag, &bytes[first..first + len_bytes as usize]);
+                inbox.held -= 1;
+                inbox.free(slot);
+            }
+            Early::LastChunk(frag) => finish_receive(c, handler, ep, frag),
+        }
+    }
+    if c.endpoints.rx_rings.occupied(ring) == 0 {
+        c.endpoints.rx_rings.give(ring);
+        c.endpoints.rx_ring[ep] = None;
+    }
+}
+
+#[inline]
+fn deliver<P: Port>(
+    c: &mut Context<P>,
+    handler: &mut impl Handler<P>,
+    ep: EndpointRow,
+    tag: u32,
+    bytes: &[u8],
+) {
+    c.counters.messages_received += 1;
+    c.counters.bytes_received += bytes.len() as u64;
+    let from = c.endpoints.slab.handle(ep);
+    let message = Message { from, tag: Tag(tag), body: Body::Lent(bytes) };
+    handler.on_event(c, Event::Received(message));
+}
+
+/// All of a large message before its last chunk has arrived: deliver it and give back what it
+/// held. A message whose pieces do not add up (a peer out of its mind) is dropped and counted.
+fn finish_receive<P: Port>(
+    c: &mut Context<P>,
+    handler: &mut impl Handler<P>,
+    ep: EndpointRow,
+    frag: FragmentRow,
+) {
+    let (tag, total) = (c.fragments.tag[frag], c.fragments.total_bytes[frag]);
+    let whole = c.fragments.done_bytes[frag] == total;
+    let mut buffer = release_receive(c, ep, frag);
+    if !whole {
+        c.counters.drops_chunk_mismatch += 1;
+    } else {
+        c.counters.messages_received += 1;
+        c.counters.bytes_received += total;
+        let from = c.endpoints.slab.handle(ep);
+        let (Buffer::Pooled(bytes) | Buffer::Owned(bytes)) = &mut buffer;
+        let body = Body::Buffer(bytes, total as usize);
+        handler.on_event(c, Event::Received(Message { from, tag: Tag(tag), body }));
+    }
+    if let Buffer::Pooled(bytes) = buffer {
+        c.buffers.give(bytes);
+    }
+}
+
+/// Takes a half-received message off the books; its buffer is the caller's.
+pub(crate) fn release_receive<P: Port>(
+    c: &mut Context<P>,
+    ep: EndpointRow,
+    frag: FragmentRow,
+) -> Buffer {
+    debug_assert_eq!(c.fragments.kind[frag], Kind::Receive);
+    let buffer = c.fragments.buffer[frag].take().expect("a receive has a buffer");
+    if let Buffer::Pooled(_) = buffer {
+        c.buffers.discharge(c.fragments.total_bytes[frag]);
+    }
+    c.fragments.links.remove(&mut c.endpoints.receiving[ep], frag);
+    c.fragments.slab.remove(frag);
+    buffer
+}

@@ -1,0 +1,204 @@
+//! Endpoints: one row a peer. Hot columns first, cold ones after.
+
+use crate::congestion::CongestionWindow;
+use crate::ids::{EndpointHandle, EndpointRow, FragmentRow, Incarnation, Rank, SegmentRow};
+use crate::ports::{PortPeer, RawAddress};
+use crate::rto::Rtt;
+use tickwire_tables::column::Column;
+use tickwire_tables::list::List;
+use tickwire_tables::ring::{RingId, RingPool};
+use tickwire_tables::seq::Seq;
+use tickwire_tables::slab::Slab;
+
+pub(crate) mod flag {
+    /// Both addresses are usable.
+    pub const READY: u8 = 1;
+    /// Something arrived that no ack has told of.
+    pub const ACK_PENDING: u8 = 2;
+    /// The ack must carry the bitmap, or answer a duplicate: it cannot ride on data.
+    pub const ACK_ALONE: u8 = 4;
+    /// A due ack was left to ride on data once; not again.
+    pub const ACK_DEFERRED: u8 = 8;
+    /// The peer cannot be reached: sends are refused.
+    pub const UNREACHABLE: u8 = 16;
+}
+
+/// What the receive ring knows of a segment that arrived early.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Early {
+    /// Delivered or copied already; nothing to do when its turn comes.
+    #[default]
+    Done,
+    /// A small message, still in its receive slot.
+    Held { slot: u32, len_bytes: u32 },
+    /// The last chunk of a large message.
+    LastChunk(FragmentRow),
+}
+
+pub(crate) struct Endpoints {
+    pub slab: Slab<EndpointHandle>,
+    /// Rank to row.
+    directory: Box<[Option<EndpointRow>]>,
+    pub tx_rings: RingPool<u32>,
+    pub rx_rings: RingPool<Early>,
+
+    // Sending. `[acked, next_seq)` is outstanding; numbers from `send_limit` on must wait.
+    pub next_seq: Column<EndpointRow, Seq>,
+    pub acked: Column<EndpointRow, Seq>,
+    pub send_limit: Column<EndpointRow, Seq>,
+    pub tx_ring: Column<EndpointRow, Option<RingId>>,
+    pub congestion: Column<EndpointRow, CongestionWindow>,
+    /// Packed, without a number.
+    pub ready: Column<EndpointRow, List<SegmentRow>>,
+    /// Sent and neither acked nor lost, in order of sending.
+    pub flight: Column<EndpointRow, List<SegmentRow>>,
+    /// To be sent again, oldest first.
+    pub lost: Column<EndpointRow, List<SegmentRow>>,
+    /// Messages not wholly packed, in order.
+    pub pending: Column<EndpointRow, List<FragmentRow>>,
+
+    // Receiving.
+    pub expected: Column<EndpointRow, Seq>,
+    pub rx_ring: Column<EndpointRow, Option<RingId>>,
+    pub flags: Column<EndpointRow, u8>,
+    pub arrivals_unacked: Column<EndpointRow, u16>,
+    /// Large messages half received.
+    pub receiving: Column<EndpointRow, List<FragmentRow>>,
+    pub arrived_ns: Column<EndpointRow, u64>,
+    pub ack_deadline_ns: Column<EndpointRow, u64>,
+
+    // Timers.
+    pub rtt: Column<EndpointRow, Rtt>,
+    pub backoff: Column<EndpointRow, u8>,
+    /// When to send the lowest unacked segment again; 0: nothing is outstanding.
+    pub deadline_ns: Column<EndpointRow, u64>,
+    /// When the newest segment known to have arrived was sent, and its number (RFC 8985, 6.1).
+    pub newest_acked_sent_ns: Column<EndpointRow, u64>,
+    pub newest_acked: Column<EndpointRow, Seq>,
+
+    // Cold.
+    pub rank: Column<EndpointRow, Rank>,
+    pub incarnation: Column<EndpointRow, Incarnation>,
+    pub addresses: Column<EndpointRow, [PortPeer; 2]>,
+    pub payload_bytes_max: Column<EndpointRow, u32>,
+    pub message_bytes_max: Column<EndpointRow, u64>,
+    pub fragment_id_next: Column<EndpointRow, u16>,
+    /// What is only needed for people and while addresses are being inserted.
+    pub cold: Column<EndpointRow, Option<Box<Cold>>>,
+}
+
+/// The rarely used part of a row.
+#[derive(Clone, Debug)]
+pub(crate) struct Cold {
+    pub name: Box<str>,
+    /// Addresses not yet given to the port; the box is dropped when both are in.
+    pub raw: Option<Box<[RawAddress; 2]>>,
+    pub inserts_started: u8,
+    pub inserts_done: u8,
+    pub insert_error: Option<i32>,
+}
+
+impl Endpoints {
+    pub fn new(peers: u32, ranks: u32, rings: u32, window: u32) -> Self {
+        let n = peers as usize;
+        let zero = Seq::new(0);
+        Self {
+            slab: Slab::new(n),
+            directory: vec![None; ranks as usize].into(),
+            tx_rings: RingPool::new(rings as usize, window as usize),
+            rx_rings: RingPool::new(rings as usize, window as usize),
+            next_seq: Column::new(n, zero),
+            acked: Column::new(n, zero),
+            send_limit: Column::new(n, zero),
+            tx_ring: Column::new(n, None),
+            congestion: Column::new(n, CongestionWindow::fixed(0)),
+            ready: Column::new(n, List::default()),
+            flight: Column::new(n, List::default()),
+            lost: Column::new(n, List::default()),
+            pending: Column::new(n, List::default()),
+            expected: Column::new(n, zero),
+            rx_ring: Column::new(n, None),
+            flags: Column::new(n, 0),
+            arrivals_unacked: Column::new(n, 0),
+            receiving: Column::new(n, List::default()),
+            arrived_ns: Column::new(n, 0),
+            ack_deadline_ns: Column::new(n, 0),
+            rtt: Column::new(n, Rtt::default()),
+            backoff: Column::new(n, 0),
+            deadline_ns: Column::new(n, 0),
+            newest_acked_sent_ns: Column::new(n, 0),
+            newest_acked: Column::new(n, zero),
+            rank: Column::new(n, Rank(0)),
+            incarnation: Column::new(n, Incarnation(0)),
+            addresses: Column::new(n, [PortPeer::NONE; 2]),
+            payload_bytes_max: Column::new(n, 0),
+            message_bytes_max: Column::new(n, 0),
+            fragment_id_next: Column::new(n, 0),
+            cold: Column::from_fn(n, |_| None),
+        }
+    }
+
+    /// The peer of a rank, if there is one. Any number may be asked for.
+    #[inline]
+    pub fn by_rank(&self, rank: u32) -> Option<EndpointRow> {
+        *self.directory.get(rank as usize)?
+    }
+
+    /// Ranks that the directory has room for.
+    pub fn ranks_max(&self) -> u32 {
+        self.directory.len() as u32
+    }
+
+    pub fn list_rank(&mut self, rank: Rank, ep: Option<EndpointRow>) {
+        self.directory[rank.0 as usize] = ep;
+    }
+
+    #[inline]
+    pub fn has(&self, ep: EndpointRow, flag: u8) -> bool {
+        self.flags[ep] & flag != 0
+    }
+
+    /// Nothing waits and nothing is unacked.
+    pub fn is_drained(&self, ep: EndpointRow) -> bool {
+        self.acked[ep] == self.next_seq[ep]
+            && self.ready[ep].is_empty()
+            && self.pending[ep].is_empty()
+    }
+
+    /// Memory of one idle row in this table, in bytes: columns, directory entry, cold part.
+    #[cfg(test)]
+    pub fn idle_row_bytes(name_bytes: usize) -> usize {
+        let many = Self::new(1024, 1024, 1, 64);
+        let columns = [
+            many.next_seq.bytes(),
+            many.acked.bytes(),
+            many.send_limit.bytes(),
+            many.tx_ring.bytes(),
+            many.congestion.bytes(),
+            many.ready.bytes(),
+            many.flight.bytes(),
+            many.lost.bytes(),
+            many.pending.bytes(),
+            many.expected.bytes(),
+            many.rx_ring.bytes(),
+            many.flags.bytes(),
+            many.arrivals_unacked.bytes(),
+            many.receiving.bytes(),
+            many.arrived_ns.bytes(),
+            many.ack_deadline_ns.bytes(),
+            many.rtt.bytes(),
+            many.backoff.bytes(),
+            many.deadline_ns.bytes(),
+            many.newest_acked_sent_ns.bytes(),
+            many.newest_acked.bytes(),
+            many.rank.bytes(),
+            many.incarnation.bytes(),
+            many.addresses.bytes(),
+            many.payload_bytes_max.bytes(),
+            many.message_bytes_max.bytes(),
+            many.fragment_id_next.bytes(),
+            many.cold.bytes(),
+        ];
+        columns.iter().sum::<usize>() / 1024 + 4 + size_of::<Cold>() + name_bytes
+    }
+}

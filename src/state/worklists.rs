@@ -1,0 +1,42 @@
+//! Work lists: which endpoints need attention. The cost of a tick follows their lengths.
+
+use crate::ids::{EndpointRow, FragmentRow};
+use tickwire_tables::list::List;
+use tickwire_tables::wheel::TimerWheel;
+use tickwire_tables::worklist::WorkList;
+
+pub(crate) struct WorkLists {
+    /// Packed segments wait and the window may allow one.
+    pub ready: WorkList<EndpointRow>,
+    /// Fragments wait to be packed.
+    pub to_pack: WorkList<EndpointRow>,
+    /// Lost segments wait to be sent again.
+    pub resend: WorkList<EndpointRow>,
+    /// An ack is due now.
+    pub ack_due: WorkList<EndpointRow>,
+    /// An ack is due at `endpoints.ack_deadline_ns`; in order of deadlines, as the delay is one.
+    pub ack_delayed: WorkList<EndpointRow>,
+    /// Addresses wait to be given to the port.
+    pub to_insert: WorkList<EndpointRow>,
+    /// Retransmission timers: one an endpoint, armed no later than `endpoints.deadline_ns`.
+    pub timers: TimerWheel<EndpointRow>,
+    /// Sends that are done, to be reported.
+    pub finished: List<FragmentRow>,
+}
+
+impl WorkLists {
+    pub fn new(peers: usize, now: u64) -> Self {
+        // About 16 us a step: finer than any timeout's floor.
+        const WHEEL_STEP_NS: u64 = 1 << 14;
+        Self {
+            ready: WorkList::new(peers),
+            to_pack: WorkList::new(peers),
+            resend: WorkList::new(peers),
+            ack_due: WorkList::new(peers),
+            ack_delayed: WorkList::new(peers),
+            to_insert: WorkList::new(peers),
+            timers: TimerWheel::new(peers, WHEEL_STEP_NS, now),
+            finished: List::default(),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! `ack`: sends the standalone acks that are due, on the priority channel.
+//!
+//! Reads: receive windows and rings. Writes: ack state, the rail. Bound: listed endpoints, free
+//! ack slots and the channel's queue. An endpoint to which `send` will carry the ack this tick is
+//! left alone once.
+
+use crate::context::Context;
+use crate::ids::EndpointRow;
+use crate::ports::{Channel, Port, SendOp};
+use crate::state::endpoints::flag;
+use crate::state::rail::BATCH;
+use crate::stats::Work;
+use crate::transmit;
+use crate::wire::{self, HEADER_BYTES, ack::BITMAP_WORDS_MAX};
+use arrayvec::ArrayVec;
+
+pub(crate) fn run<P: Port>(c: &mut Context<P>) -> Work {
+    while let Some(ep) = c.lists.ack_delayed.front() {
+        if c.endpoints.ack_deadline_ns[ep] > c.now {
+            break;
+        }
+        c.lists.ack_delayed.pop();
+        c.lists.ack_due.push(ep);
+    }
+    let mut batch = ArrayVec::<SendOp, BATCH>::new();
+    let mut posted = 0;
+    for _ in 0..c.lists.ack_due.len() {
+        let room = c.rail.room(Channel::Priority).saturating_sub(batch.len() as u32);
+        if c.segments.ack_slots_free.is_empty() || room == 0 {
+            break;
+        }
+        let Some(ep) = c.lists.ack_due.pop() else { break };
+        if !c.endpoints.has(ep, flag::READY) {
+            // Listed again when the peer's address is in.
+            continue;
+        }
+        if send_will_carry(c, ep) {
+            c.endpoints.flags[ep] |= flag::ACK_DEFERRED;
+            c.lists.ack_due.push(ep);
+            continue;
+        }
+        batch.push(write_ack(c, ep));
+        transmit::settle_ack(c, ep);
+        if batch.is_full() {
+            posted += post(c, &mut batch);
+        }
+    }
+    posted += post(c, &mut batch);
+    Work { posted, ..Work::default() }
+}
+
+fn send_will_carry<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> bool {
+    c.endpoints.flags[ep] & (flag::ACK_ALONE | flag::ACK_DEFERRED) == 0
+        && !c.endpoints.ready[ep].is_empty()
+        && c.endpoints.lost[ep].is_empty()
+        && transmit::may_send_new(c, ep)
+}
+
+fn write_ack<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> SendOp {
+    let slot = c.segments.ack_slots_free.pop().expect("checked by the caller");
+    let mut bitmap = [0u64; BITMAP_WORDS_MAX];
+    let mut words = 0;
+    if let Some(ring) = c.endpoints.rx_ring[ep] {
+        let first = c.endpoints.expected[ep].get();
+        words = c.limits.window as usize / 64;
+        c.endpoints.rx_rings.bitmap(ring, first, c.limits.window, &mut bitmap[..words]);
+        while words > 0 && bitmap[words - 1] == 0 {
+            words -= 1;
+        }
+    }
+    let mut header = transmit::base_header(c, ep);
+    header.payload_bytes = words as u16 * 8;
+    let bytes = &mut c.slots.bytes_mut(slot)[c.limits.prefix_bytes..];
+    header.write(bytes.first_chunk_mut().expect("a slot holds a header"));
+    let mut len = HEADER_BYTES;
+    for word in &bitmap[..words] {
+        bytes[len..len + 8].copy_from_slice(&word.to_le_bytes());
+        len += 8;
+    }
+    if c.config.checksum {
+        wire::write_checksum(bytes, len);
+        len += wire::CHECKSUM_BYTES;
+    }
+    c.counters.acks_standalone += 1;
+    SendOp {
+        slot,
+        len_bytes: len as u32,
+        peer: c.endpoints.addresses[ep][Channel::Priority as usize],
+        gather: None,
+    }
+}
+
+/// Posts the batch. An ack that the port refuses is as good as lost: the peer's resend asks
+/// for another.
+fn post<P: Port>(c: &mut Context<P>, batch: &mut ArrayVec<SendOp, BATCH>) -> u32 {
+    if batch.is_empty() {
+        return 0;
+    }
+    let completes_at_post = c.limits.completes_at_post;
+    if !completes_at_post {
+        for op in batch.iter() {
+            c.slots.lend(op.slot);
+        }
+    }
+    let taken = c.rail.port.post_sends(Channel::Priority, batch);
+    if !completes_at_post {
+        c.rail.posted[Channel::Priority as usize] += taken as u32;
+        for op in &batch[taken..] {
+            c.slots.give_back(op.slot);
+        }
+    }
+    let free_from = if completes_at_post { 0 } else { taken };
+    for op in &batch[free_from..] {
+        c.segments.ack_slots_free.push(op.slot);
+    }
+    batch.clear();
+    taken as u32
+}

@@ -1,0 +1,105 @@
+//! `reap_av`: starts and collects address insertions; marks endpoints ready or unreachable.
+//!
+//! Reads and writes: endpoints' addresses and flags. Bound: one reaping of the port and as many
+//! insertions as it takes. One bad address never fails the others.
+
+use crate::context::Context;
+use crate::event::{Event, Handler};
+use crate::finish;
+use crate::ids::{EndpointHandle, EndpointRow};
+use crate::ports::{Channel, InsertResult, Insertion, Port, PortError};
+use crate::state::endpoints::flag;
+use crate::stats::Work;
+use arrayvec::ArrayVec;
+use tickwire_tables::handle::Handle;
+
+pub(crate) fn run<P: Port>(c: &mut Context<P>, handler: &mut impl Handler<P>) -> Work {
+    if c.lists.to_insert.is_empty() && c.inserts_outstanding == 0 {
+        return Work::default();
+    }
+    let mut results = ArrayVec::<InsertResult, 64>::new();
+    c.rail.port.reap_inserts(&mut results);
+    let mut work = Work { prepared: results.len() as u32, ..Work::default() };
+    for InsertResult { context, result } in results {
+        c.inserts_outstanding -= 1;
+        // The peer may have been removed meanwhile; its handle tells.
+        let handle = EndpointHandle::from_bits((context >> 1) as u32);
+        if let Some(ep) = handle.and_then(|handle| c.endpoints.slab.get(handle)) {
+            let channel = Channel::ALL[(context & 1) as usize];
+            on_result(c, ep, channel, result);
+            settle(c, handler, ep);
+        }
+    }
+    for _ in 0..c.lists.to_insert.len() {
+        let Some(ep) = c.lists.to_insert.pop() else { break };
+        work.prepared += 1;
+        let is_full = !start(c, ep);
+        settle(c, handler, ep);
+        if is_full {
+            c.lists.to_insert.push(ep);
+            break;
+        }
+    }
+    work
+}
+
+/// Gives the port what it has not had yet of a peer's addresses; false: it takes no more now.
+fn start<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> bool {
+    let handle = c.endpoints.slab.handle(ep);
+    while let Some(cold) = c.endpoints.cold[ep].as_mut() {
+        let index = usize::from(cold.inserts_started);
+        let Some(raw) = cold.raw.as_ref().filter(|_| index < 2) else { break };
+        let context = (u64::from(handle.to_bits()) << 1) | index as u64;
+        let channel = Channel::ALL[index];
+        let started = c.rail.port.insert(channel, &raw[index], context);
+        if matches!(started, Err(PortError::Again { .. })) {
+            return false;
+        }
+        cold.inserts_started += 1;
+        match started {
+            Ok(Insertion::Pending) => c.inserts_outstanding += 1,
+            Ok(Insertion::Ready(peer)) => on_result(c, ep, channel, Ok(peer)),
+            Err(_) => on_result(c, ep, channel, Err(libc::EADDRNOTAVAIL)),
+        }
+    }
+    true
+}
+
+fn on_result<P: Port>(
+    c: &mut Context<P>,
+    ep: EndpointRow,
+    channel: Channel,
+    result: Result<crate::ports::PortPeer, i32>,
+) {
+    let Some(cold) = c.endpoints.cold[ep].as_mut() else { return };
+    cold.inserts_done += 1;
+    match result {
+        Ok(peer) => c.endpoints.addresses[ep][channel as usize] = peer,
+        Err(code) => cold.insert_error = Some(code),
+    }
+}
+
+/// When both addresses are decided: the endpoint is ready, or unreachable.
+fn settle<P: Port>(c: &mut Context<P>, handler: &mut impl Handler<P>, ep: EndpointRow) {
+    let Some(cold) = c.endpoints.cold[ep].as_mut() else { return };
+    if cold.inserts_done < 2 || cold.raw.is_none() {
+        return;
+    }
+    cold.raw = None;
+    let peer = c.endpoints.slab.handle(ep);
+    let Some(code) = cold.insert_error else {
+        c.endpoints.flags[ep] |= flag::READY;
+        c.lists.ready.push(ep);
+        c.lists.to_pack.push(ep);
+        if c.endpoints.has(ep, flag::ACK_PENDING) {
+            c.lists.ack_due.push(ep);
+        }
+        handler.on_event(c, Event::PeerReady { peer });
+        return;
+    };
+    c.endpoints.flags[ep] |= flag::UNREACHABLE;
+    let (rank, name) = (c.endpoints.rank[ep], cold.name.clone());
+    finish::fail_sends(c, ep);
+    finish::report(c, handler);
+    handler.on_event(c, Event::PeerUnreachable { peer, rank, name: &name, code });
+}

@@ -1,0 +1,69 @@
+//! `resend`: retransmits what the loss detector or a timer put on the list, oldest first.
+//!
+//! Reads and writes: timers, endpoints' flight and lost lists, segments, the rail. Bound: so many
+//! timers and so many resends a tick. The lowest unacked segment may always go; others only
+//! within the congestion window. A slot that the port still holds is never sent again.
+
+use crate::context::Context;
+use crate::ids::{EndpointRow, SegmentRow};
+use crate::loss;
+use crate::ports::{Channel, Port};
+use crate::state::segments::flag;
+use crate::stats::Work;
+use crate::transmit;
+use arrayvec::ArrayVec;
+
+/// Timers looked at per tick; the rest fire in the next.
+const TIMERS_MAX: usize = 64;
+
+pub(crate) fn run<P: Port>(c: &mut Context<P>) -> Work {
+    let mut fired = ArrayVec::<EndpointRow, TIMERS_MAX>::new();
+    c.lists.timers.advance(c.now, TIMERS_MAX, &mut |ep| fired.push(ep));
+    for ep in fired {
+        loss::on_timer(c, ep);
+    }
+    let mut budget = c.config.resends_per_tick_max;
+    for _ in 0..c.lists.resend.len() {
+        if budget == 0 || c.rail.room(Channel::Data) == 0 {
+            break;
+        }
+        let Some(ep) = c.lists.resend.pop() else { break };
+        budget -= resend_endpoint(c, ep, budget);
+        if !c.endpoints.lost[ep].is_empty() {
+            c.lists.resend.push(ep);
+        } else if !c.endpoints.ready[ep].is_empty() {
+            c.lists.ready.push(ep);
+        }
+    }
+    transmit::flush(c);
+    Work { posted: c.config.resends_per_tick_max - budget, ..Work::default() }
+}
+
+fn resend_endpoint<P: Port>(c: &mut Context<P>, ep: EndpointRow, budget: u32) -> u32 {
+    let mut sent = 0;
+    let mut looked_at = 0;
+    let waiting = c.endpoints.lost[ep].len();
+    while sent < budget && looked_at < waiting && c.rail.room(Channel::Data) > 0 {
+        let Some(seg) = c.endpoints.lost[ep].front() else { break };
+        let is_lowest = c.segments.seq[seg] == c.endpoints.acked[ep];
+        let in_flight = c.endpoints.flight[ep].len() as u32;
+        if !is_lowest && !c.endpoints.congestion[ep].allows(in_flight) {
+            break;
+        }
+        looked_at += 1;
+        c.segments.links.remove(&mut c.endpoints.lost[ep], seg);
+        if c.segments.is_with_port(seg) {
+            // Its last transmission has not even left: look again next tick.
+            c.segments.links.push_back(&mut c.endpoints.lost[ep], seg);
+            continue;
+        }
+        send_again(c, ep, seg);
+        sent += 1;
+    }
+    sent
+}
+
+fn send_again<P: Port>(c: &mut Context<P>, ep: EndpointRow, seg: SegmentRow) {
+    c.segments.flags[seg] &= !flag::LOST;
+    transmit::put(c, ep, seg);
+}

@@ -1,0 +1,256 @@
+//! Putting segments on the wire: shared by the short way, `send` and `resend`.
+//!
+//! A transmission is collected in the rail's batch; [`flush`] hands the batch to the port in one
+//! call. What the port does not take goes to the front of its endpoint's lost list, number and
+//! all, and is tried again next tick.
+
+use crate::context::Context;
+use crate::finish;
+use crate::ids::{EndpointRow, SegmentRow};
+use crate::ports::{Channel, Gather, Port, SendOp};
+use crate::state::endpoints::flag as ep_flag;
+use crate::state::fragments::Buffer;
+use crate::state::segments::flag;
+use crate::time::Nanos;
+use crate::window;
+use crate::wire::{self, AckDelay, HEADER_BYTES, Header, Kind};
+use tickwire_tables::handle::Row;
+
+/// Whether a new segment of `ep` may be sent now. Takes a ring for the endpoint if it has none.
+#[inline]
+pub(crate) fn may_send_new<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> bool {
+    let e = &mut c.endpoints;
+    let open = e.has(ep, ep_flag::READY)
+        && window::may_send(e.next_seq[ep], e.acked[ep], e.send_limit[ep], c.limits.window)
+        && e.congestion[ep].allows(e.flight[ep].len() as u32)
+        && c.rail.room(Channel::Data) > 0;
+    if !open {
+        return false;
+    }
+    if e.tx_ring[ep].is_none() {
+        e.tx_ring[ep] = e.tx_rings.take();
+    }
+    e.tx_ring[ep].is_some()
+}
+
+/// Sends a packed segment for the first time: it gets the next number. Needs [`may_send_new`].
+#[inline]
+pub(crate) fn first<P: Port>(c: &mut Context<P>, ep: EndpointRow, seg: SegmentRow) {
+    let e = &mut c.endpoints;
+    let seq = e.next_seq[ep];
+    e.next_seq[ep] = seq.next();
+    c.segments.seq[seg] = seq;
+    let ring = e.tx_ring[ep].expect("may_send_new took a ring");
+    e.tx_rings.set(ring, seq.get(), seg.index() as u32);
+    put(c, ep, seg);
+}
+
+/// Sends a segment that has its number, for the first time or again.
+#[inline]
+pub(crate) fn put<P: Port>(c: &mut Context<P>, ep: EndpointRow, seg: SegmentRow) {
+    debug_assert!(!c.segments.is_with_port(seg), "I-06: a posted slot is never sent again");
+    c.segments.flags[seg] |= flag::BATCHED;
+    c.segments.links.push_back(&mut c.endpoints.flight[ep], seg);
+    c.segments.sent_ns[seg] = c.now;
+    if c.segments.transmissions[seg] > 0 {
+        c.counters.segments_resent += 1;
+    }
+    c.segments.transmissions[seg] = c.segments.transmissions[seg].saturating_add(1);
+    c.counters.segments_sent += 1;
+    if c.endpoints.deadline_ns[ep] == 0 {
+        let wait = timeout_ns(c, ep);
+        arm_deadline(c, ep, c.now + wait);
+    }
+    let op = write(c, ep, seg);
+    c.rail.data_batch.push(op);
+    c.rail.data_batch_segs.push(seg);
+    if c.rail.data_batch.is_full() {
+        flush(c);
+    }
+}
+
+/// Fills in the header and describes the datagram to the port.
+#[inline]
+fn write<P: Port>(c: &mut Context<P>, ep: EndpointRow, seg: SegmentRow) -> SendOp {
+    let is_chunk = c.segments.has(seg, flag::CHUNK);
+    let payload = c.segments.payload_bytes[seg];
+    let mut header = base_header(c, ep);
+    header.kind = if is_chunk { Kind::Chunk } else { Kind::Data };
+    header.payload_bytes = payload as u16;
+    header.seq = c.segments.seq[seg];
+    header.tag = c.segments.tag[seg];
+    header.fragment = c.segments.fragment_id[seg];
+    take_ack_along(c, ep);
+
+    let slot = seg.index() as u32;
+    let prefix = c.limits.prefix_bytes;
+    let bytes = &mut c.slots.bytes_mut(slot)[prefix..];
+    header.write(bytes.first_chunk_mut().expect("a slot holds a header"));
+    let head = HEADER_BYTES + if is_chunk { wire::chunk::EXTRA_BYTES } else { 0 };
+    let mut op = SendOp {
+        slot,
+        len_bytes: head as u32,
+        peer: c.endpoints.addresses[ep][Channel::Data as usize],
+        gather: None,
+    };
+    if c.segments.has(seg, flag::GATHERED) {
+        let frag = c.segments.frag[seg].expect("a gathered segment has a fragment");
+        let buffer = c.fragments.buffer[frag].as_ref().map(Buffer::bytes).expect("with a buffer");
+        let from = c.segments.offset_bytes[seg] as usize;
+        let slice = &buffer[from..from + payload as usize];
+        op.gather = Some(Gather { ptr: slice.as_ptr(), len_bytes: payload });
+        return op;
+    }
+    op.len_bytes += payload;
+    if c.config.checksum {
+        wire::write_checksum(bytes, op.len_bytes as usize);
+        op.len_bytes += wire::CHECKSUM_BYTES as u32;
+    }
+    op
+}
+
+/// The fields that every datagram to `ep` carries now.
+#[inline]
+pub(crate) fn base_header<P: Port>(c: &Context<P>, ep: EndpointRow) -> Header {
+    let e = &c.endpoints;
+    let delay =
+        if e.has(ep, ep_flag::ACK_PENDING) { c.now.saturating_sub(e.arrived_ns[ep]) } else { 0 };
+    Header {
+        kind: Kind::Ack,
+        ack_delay: AckDelay::from_ns(delay),
+        payload_bytes: 0,
+        job_check: c.job_check,
+        rank: c.config.rank.0,
+        incarnation: c.config.incarnation.0,
+        seq: e.expected[ep],
+        ack: e.expected[ep],
+        tag: 0,
+        window: c.limits.window_ours,
+        fragment: 0,
+    }
+}
+
+/// A data segment carries the cumulative ack; one that needs its bitmap still goes alone.
+#[inline]
+fn take_ack_along<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
+    let flags = c.endpoints.flags[ep];
+    if flags & ep_flag::ACK_PENDING != 0 && flags & ep_flag::ACK_ALONE == 0 {
+        c.counters.acks_piggybacked += 1;
+        settle_ack(c, ep);
+    }
+}
+
+/// Notes that an ack for everything received has gone out.
+#[inline]
+pub(crate) fn settle_ack<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
+    c.endpoints.flags[ep] &= !(ep_flag::ACK_PENDING | ep_flag::ACK_ALONE | ep_flag::ACK_DEFERRED);
+    c.endpoints.arrivals_unacked[ep] = 0;
+    c.lists.ack_due.remove(ep);
+    c.lists.ack_delayed.remove(ep);
+}
+
+/// Hands the batch to the port.
+pub(crate) fn flush<P: Port>(c: &mut Context<P>) -> u32 {
+    if c.rail.data_batch.is_empty() {
+        return 0;
+    }
+    if !c.limits.completes_at_post {
+        for op in &c.rail.data_batch {
+            c.slots.lend(op.slot);
+        }
+    }
+    let taken = c.rail.port.post_sends(Channel::Data, &c.rail.data_batch);
+    if !c.limits.completes_at_post {
+        c.rail.posted[Channel::Data as usize] += taken as u32;
+        for &seg in &c.rail.data_batch_segs[..taken] {
+            c.segments.flags[seg] |= flag::POSTED;
+        }
+        for op in &c.rail.data_batch[taken..] {
+            c.slots.give_back(op.slot);
+        }
+    }
+    for i in 0..taken {
+        let seg = c.rail.data_batch_segs[i];
+        c.segments.flags[seg] &= !flag::BATCHED;
+        if c.segments.flags[seg] & (flag::POSTED | flag::RELEASED) == flag::RELEASED {
+            reclaim(c, seg);
+        }
+    }
+    // From the back, so that the oldest ends up in front.
+    for i in (taken..c.rail.data_batch_segs.len()).rev() {
+        let seg = c.rail.data_batch_segs[i];
+        c.segments.flags[seg] &= !flag::BATCHED;
+        if c.segments.has(seg, flag::RELEASED) { reclaim(c, seg) } else { untransmit(c, seg) }
+    }
+    c.rail.data_batch.clear();
+    c.rail.data_batch_segs.clear();
+    taken as u32
+}
+
+fn untransmit<P: Port>(c: &mut Context<P>, seg: SegmentRow) {
+    let ep = c.segments.ep[seg];
+    c.segments.transmissions[seg] -= 1;
+    c.counters.segments_sent -= 1;
+    if c.segments.transmissions[seg] > 0 {
+        c.counters.segments_resent -= 1;
+    }
+    c.segments.links.remove(&mut c.endpoints.flight[ep], seg);
+    c.segments.flags[seg] |= flag::LOST;
+    c.segments.links.push_front(&mut c.endpoints.lost[ep], seg);
+    c.lists.resend.push(ep);
+}
+
+/// Done with a segment that is in no list: frees its row, or leaves that to the port's completion.
+#[inline]
+pub(crate) fn retire<P: Port>(c: &mut Context<P>, seg: SegmentRow) {
+    if c.segments.is_with_port(seg) {
+        c.segments.flags[seg] |= flag::RELEASED;
+    } else {
+        reclaim(c, seg);
+    }
+}
+
+/// Frees a segment's row; its fragment, if it has one, has one segment less to wait for. User
+/// memory goes back with the fragment, so that happens only when the port no longer reads it.
+#[inline]
+pub(crate) fn reclaim<P: Port>(c: &mut Context<P>, seg: SegmentRow) {
+    if let Some(frag) = c.segments.frag[seg] {
+        c.fragments.unacked[frag] -= 1;
+        let packed = c.fragments.done_bytes[frag] == c.fragments.total_bytes[frag];
+        if c.fragments.unacked[frag] == 0 && packed {
+            finish::send(c, frag);
+        }
+    }
+    c.segments.slab.remove(seg);
+}
+
+/// Moves a segment in flight to the list of those to be sent again.
+pub(crate) fn mark_lost<P: Port>(c: &mut Context<P>, ep: EndpointRow, seg: SegmentRow) {
+    debug_assert!(!c.segments.has(seg, flag::LOST), "I-05: a segment is in one list");
+    c.segments.links.remove(&mut c.endpoints.flight[ep], seg);
+    c.segments.flags[seg] |= flag::LOST;
+    c.segments.links.push_back(&mut c.endpoints.lost[ep], seg);
+    c.lists.resend.push(ep);
+}
+
+/// The wait before the lowest unacked segment is sent again.
+#[inline]
+pub(crate) fn timeout_ns<P: Port>(c: &Context<P>, ep: EndpointRow) -> Nanos {
+    let e = &c.endpoints;
+    e.rtt[ep].timeout_ns(e.backoff[ep], c.config.ack_delay_ns, &c.config.rto)
+}
+
+/// Sets the endpoint's deadline; the wheel only moves when it would fire too late.
+#[inline]
+pub(crate) fn arm_deadline<P: Port>(c: &mut Context<P>, ep: EndpointRow, deadline_ns: Nanos) {
+    c.endpoints.deadline_ns[ep] = deadline_ns;
+    wake_by(c, ep, deadline_ns);
+}
+
+/// Makes sure that `resend` looks at the endpoint no later than `at_ns`.
+#[inline]
+pub(crate) fn wake_by<P: Port>(c: &mut Context<P>, ep: EndpointRow, at_ns: Nanos) {
+    if c.lists.timers.deadline(ep).is_none_or(|d| d > at_ns) {
+        c.lists.timers.arm(ep, at_ns);
+    }
+}
