@@ -238,6 +238,6 @@ impl<R: Row> TimerWheel<R> {
         let (level, bucket) = self.first_bucket()?;
         let start = self.start(level, bucket);
         // Only a deadline in the last tick there is rounds up to past the end of time.
-        Some(start.checked_mul(1 << self.tick_shift).unwrap_or(u64::MAX))
+        Some(start.saturating_mul(1 << self.tick_shift))
     }
 }
