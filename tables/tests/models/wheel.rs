@@ -84,8 +84,8 @@ impl World {
             assert_eq!(self.wheel.deadline(row), deadline_ns);
             assert_eq!(self.wheel.is_armed(row), deadline_ns.is_some());
         }
-        assert_eq!(self.wheel.len(), self.deadlines.iter().flatten().count());
-        assert_eq!(self.wheel.is_empty(), self.wheel.len() == 0);
+        let armed = self.deadlines.iter().flatten().count();
+        assert_eq!((self.wheel.len(), self.wheel.is_empty()), (armed, armed == 0));
         let first = self.deadlines.iter().flatten().map(|&deadline_ns| self.due(deadline_ns)).min();
         let next_ns = self.wheel.next_deadline();
         assert_eq!(next_ns.is_some(), first.is_some());

@@ -71,8 +71,8 @@ pub fn run(capacity: usize, ops: &[Op]) {
             }
             Op::Front => assert_eq!(list.front(), model.front()),
         }
-        assert_eq!(list.len(), model.0.iter().filter(|entry| entry.1).count());
-        assert_eq!(list.is_empty(), list.len() == 0);
+        let alive = model.0.iter().filter(|entry| entry.1).count();
+        assert_eq!((list.len(), list.is_empty()), (alive, alive == 0));
         let mut rows = (0..capacity).map(WorkRow::from_index);
         assert!(rows.all(|row| list.contains(row) == model.alive(row)));
     }
