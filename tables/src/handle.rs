@@ -97,7 +97,7 @@ macro_rules! table_ids {
         #[repr(transparent)]
         $vis struct $handle(::core::num::NonZeroU32);
 
-        const _: () = ::core::assert!($bits >= 1 && $bits <= 31, "index_bits is from 1 to 31");
+        const _: () = ::core::assert!(0 < $bits && $bits < 32, "index_bits is from 1 to 31");
 
         impl $crate::Handle for $handle {
             type Row = $row;
@@ -107,8 +107,9 @@ macro_rules! table_ids {
             fn new(row: $row, generation: u32) -> Self {
                 let index = $crate::Row::index(row);
                 assert!(index < 1 << $bits, "row {index} does not fit in {} bits", $bits);
+                let last = u32::MAX >> $bits;
                 assert!(
-                    generation >= 1 && generation <= u32::MAX >> $bits,
+                    (1..=last).contains(&generation),
                     "generation {generation} is 0 or too large"
                 );
                 let bits = generation << $bits | index as u32;

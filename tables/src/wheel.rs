@@ -238,6 +238,29 @@ impl<R: Row> TimerWheel<R> {
         let (level, bucket) = self.first_bucket()?;
         let start = self.start(level, bucket);
         // Only a deadline in the last tick there is rounds up to past the end of time.
-        Some(start.checked_mul(1 << self.tick_shift).unwrap_or(u64::MAX))
+        Some(start.saturating_mul(1 << self.tick_shift))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    crate::table_ids! { @row struct TimedRow("timed"); }
+
+    #[test]
+    fn a_timer_takes_16_bytes() {
+        assert_eq!(size_of::<Timer<TimedRow>>(), 16);
+    }
+
+    #[test]
+    fn a_leap_of_hours_costs_one_look_at_each_bucket_in_use() {
+        let mut wheel = TimerWheel::<TimedRow>::new(2, 1024, 0);
+        wheel.arm(TimedRow::from_index(0), u64::MAX / 2);
+        let (levels, occupied) = (wheel.levels, wheel.occupied);
+        wheel.advance(1 << 50, 1, &mut |row| panic!("{row} fires"));
+        // Nothing was moved: the row is where it was, and only the wheel is elsewhere.
+        assert_eq!((wheel.levels, wheel.occupied), (levels, occupied));
+        assert_eq!(wheel.tick, 1 << 40);
     }
 }
