@@ -20,10 +20,10 @@
 //! A [`WorkList`] answers "who is next", a [`BitSet`] "who, in order of rows"; a [`List`] is for
 //! when there are many queues over the same rows. The arena needs the feature `arena`.
 //!
-//! Two kinds of numbers name a row. A *row* ([`Row`]) is trusted: it comes from the table itself and
-//! is used as an index, and one out of range panics. A *handle* ([`Handle`]) also carries the
-//! generation of the row; whoever gets numbers from outside keeps to handles and turns each into a
-//! row with [`Slab::get`], which refuses the handles of rows removed since.
+//! Two kinds of numbers name a row. A *row* ([`Row`]) is trusted: it comes from the table itself
+//! and is used as an index, and one out of range panics. A *handle* ([`Handle`]) also carries the
+//! generation of the row; whoever gets numbers from outside keeps to handles and turns each into
+//! a row with [`Slab::get`], which refuses the handles of rows removed since.
 #![no_std]
 
 extern crate alloc;
