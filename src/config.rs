@@ -50,8 +50,6 @@ pub struct Config {
     pub half_received_per_peer_max: u32,
     /// Buffers kept for reuse, in bytes. Default 64 MiB.
     pub buffers_kept_bytes_max: u64,
-    /// Largest datagram used, if smaller than the port's. Default: the port's.
-    pub datagram_bytes_max: Option<usize>,
     /// Deliver in order per peer. Default true.
     pub ordered: bool,
     /// CRC32C over each datagram; equal in the whole job. Default false.
@@ -97,7 +95,6 @@ impl Config {
             half_received_bytes_max: 4 << 30,
             half_received_per_peer_max: 32,
             buffers_kept_bytes_max: 64 << 20,
-            datagram_bytes_max: None,
             ordered: true,
             checksum: false,
             ack_delay_ns: 20_000,
@@ -157,7 +154,7 @@ impl Config {
         let floor = wire::HEADER_BYTES
             + wire::CHECKSUM_BYTES
             + (window as usize / 8).max(wire::chunk::EXTRA_BYTES + 16);
-        let datagram = self.datagram_bytes_max.unwrap_or(usize::MAX).min(caps.datagram_bytes_max);
+        let datagram = caps.datagram_bytes_max;
         // Payload lengths travel in 16 bits.
         let datagram = datagram.min(wire::HEADER_BYTES + usize::from(u16::MAX));
         if datagram < floor {
@@ -171,7 +168,7 @@ impl Config {
             n => n,
         };
         Ok(Limits {
-            slot_bytes: (caps.prefix_bytes + datagram).next_power_of_two(),
+            slot_bytes: (caps.prefix_bytes + caps.datagram_bytes_max).next_power_of_two(),
             datagram_bytes: datagram as u32,
             datagram_bytes_floor: floor as u32,
             prefix_bytes: caps.prefix_bytes,

@@ -17,6 +17,7 @@ mod peers;
 pub mod ports;
 mod receive;
 pub mod rto;
+pub mod simulation;
 mod state;
 pub mod stats;
 mod systems;

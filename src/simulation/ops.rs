@@ -1,0 +1,83 @@
+//! The operations that tests, property tests and fuzz targets draw from.
+
+use super::cluster::{Cluster, Failure};
+use crate::SendError;
+use crate::ports::Channel;
+use crate::time::Nanos;
+
+/// One thing that happens to a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// A message of `len_bytes` bytes; `owned`: by `send_from`, else by `send_copy`.
+    Send {
+        /// Sender (modulo the number of nodes).
+        from: u8,
+        /// Receiver (modulo the others).
+        to: u8,
+        /// Length in bytes.
+        len_bytes: u32,
+        /// By `send_from`.
+        owned: bool,
+    },
+    /// One node ticks.
+    Tick(u8),
+    /// Time passes without a tick.
+    Advance(u32),
+    /// All tick until this much time has passed.
+    Run(u32),
+    /// A datagram that no engine of the cluster sent arrives.
+    Inject {
+        /// Where.
+        to: u8,
+        /// On the priority channel?
+        priority: bool,
+        /// Its bytes.
+        bytes: Vec<u8>,
+    },
+    /// The way from one node to another is cut, or mended.
+    Cut(u8, u8, bool),
+    /// A node stops ticking, or goes on.
+    Pause(u8, bool),
+}
+
+const STEP_NS: Nanos = 10_000;
+
+/// Does `op`. An `Err` is a bug of the engine's.
+pub fn apply(cluster: &mut Cluster, op: &Op) -> Result<(), Failure> {
+    let n = cluster.len();
+    let node = |index: u8| usize::from(index) % n;
+    match op {
+        &Op::Send { from, to, len_bytes, owned } => {
+            let from = node(from);
+            let to = (from + 1 + usize::from(to) % (n - 1)) % n;
+            match cluster.send(from, to, len_bytes as usize, owned) {
+                Ok(()) | Err(SendError::Again) => Ok(()),
+                Err(error) => Err(format!("send of {len_bytes} bytes: {error}")),
+            }
+        }
+        &Op::Tick(at) => cluster.tick(node(at)).map(|_| ()),
+        &Op::Advance(ns) => {
+            cluster.net().advance(Nanos::from(ns));
+            Ok(())
+        }
+        &Op::Run(ns) => cluster.run_for(Nanos::from(ns), STEP_NS),
+        Op::Inject { to, priority, bytes } => {
+            let channel = if *priority { Channel::Priority } else { Channel::Data };
+            let to = cluster.engine(node(*to)).port().node();
+            cluster.net().inject(to, channel, bytes);
+            Ok(())
+        }
+        &Op::Cut(a, b, cut) => {
+            let (a, b) =
+                (cluster.engine(node(a)).port().node(), cluster.engine(node(b)).port().node());
+            if a != b {
+                cluster.net().partition(a, b, cut);
+            }
+            Ok(())
+        }
+        &Op::Pause(at, paused) => {
+            cluster.pause(node(at), paused);
+            Ok(())
+        }
+    }
+}
