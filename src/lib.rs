@@ -1,3 +1,4 @@
 //! Reliable messages over unreliable datagrams.
+pub mod bootstrap;
 pub mod ports;
 pub mod time;
