@@ -8,6 +8,7 @@ use super::frame::{self, Kind};
 use super::{BLOB_BYTES_MAX, BootstrapError, RANKS_MAX, server};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::Range;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,8 @@ const RETRY_MIN: Duration = Duration::from_millis(5);
 const RETRY_MAX: Duration = Duration::from_millis(250);
 /// Longest single attempt to connect.
 const ATTEMPT_MAX: Duration = Duration::from_secs(3);
+/// Bytes read from the server at once.
+const READ_AHEAD_BYTES: usize = 32 << 10;
 /// How long a server may take to say what a process waited for in vain.
 const LAST_WORDS_TIME: Duration = Duration::from_secs(1);
 
@@ -109,7 +112,8 @@ fn greet(address: SocketAddr, hello: &[u8], deadline: Instant) -> Result<Server,
         return Err(Attempt::Again("connected to itself: nobody listens there".into()));
     }
     let _ = stream.set_nodelay(true);
-    let mut server = Server { stream, address };
+    let mut server =
+        Server { stream, address, buffer: vec![0; READ_AHEAD_BYTES].into(), ahead: 0..0 };
     server.stream.set_write_timeout(Some(attempt)).map_err(again)?;
     server.stream.write_all(hello).map_err(again)?;
     let mut preamble = [0; frame::PREAMBLE_BYTES];
@@ -133,6 +137,10 @@ fn greet(address: SocketAddr, hello: &[u8], deadline: Instant) -> Result<Server,
 struct Server {
     stream: TcpStream,
     address: SocketAddr,
+    /// Read ahead: the table of a large job is many small frames.
+    buffer: Box<[u8]>,
+    /// What of `buffer` was read and not yet handed out.
+    ahead: Range<usize>,
 }
 
 impl Server {
@@ -152,20 +160,26 @@ impl Server {
         }
     }
 
-    /// Reads what is there, at most until `deadline`, which shows as `TimedOut`.
+    /// Hands out what is there, waiting at most until `deadline`, which shows as `TimedOut`.
     fn read(&mut self, to: &mut [u8], deadline: Instant) -> std::io::Result<usize> {
-        loop {
+        while self.ahead.is_empty() {
             let remaining = deadline.saturating_duration_since(Instant::now());
             if remaining.is_zero() {
                 return Err(ErrorKind::TimedOut.into());
             }
             self.stream.set_read_timeout(Some(remaining))?;
-            match self.stream.read(to) {
+            match self.stream.read(&mut self.buffer) {
+                Ok(0) => return Ok(0),
+                Ok(len) => self.ahead = 0..len,
                 Err(error)
                     if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
-                other => return other,
+                Err(error) => return Err(error),
             }
         }
+        let len = to.len().min(self.ahead.len());
+        to[..len].copy_from_slice(&self.buffer[self.ahead.start..][..len]);
+        self.ahead.start += len;
+        Ok(len)
     }
 
     /// Reads exactly as much as fits into `to[*have..]`, counting in `have`, so that reading can
