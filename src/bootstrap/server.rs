@@ -376,7 +376,9 @@ impl Server {
             return format!("{} did not come", self.missing());
         }
         let late = self.members().filter(|member| !member.at_barrier);
-        let late: Vec<u32> = late.filter_map(|member| member.rank).collect();
+        let mut late: Vec<u32> = late.filter_map(|member| member.rank).collect();
+        // Connections are in order of arrival; people look ranks up by number.
+        late.sort_unstable();
         format!("{} did not come to the barrier", frame::list(&late))
     }
 
@@ -408,6 +410,7 @@ impl Server {
                 }
             }
         } else if waiting > 0 && !self.left.is_empty() {
+            self.left.sort_unstable();
             let reason = format!("{} left the job", frame::list(&self.left));
             for connection in &mut self.connections {
                 if connection.member().is_some_and(|member| member.at_barrier) {
