@@ -2,6 +2,7 @@
 //! unreliable datagrams.
 
 pub mod address;
+pub mod bootstrap;
 pub mod config;
 mod congestion;
 mod context;

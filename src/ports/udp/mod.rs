@@ -11,6 +11,7 @@
 
 mod address;
 mod batch;
+pub(crate) mod ready;
 mod route;
 mod socket;
 
@@ -26,6 +27,7 @@ use socket::{Socket, Wishes};
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
+use std::time::Duration;
 use tickwire_tables::arena::DatagramArena;
 
 pub use route::{Interface, interfaces};
@@ -389,18 +391,12 @@ impl Port for Udp {
         if self.lanes.iter().any(|lane| !lane.failed.is_empty()) {
             return;
         }
-        let timeout = libc::timespec {
-            tv_sec: (timeout_ns / crate::time::SECONDS) as libc::time_t,
-            tv_nsec: (timeout_ns % crate::time::SECONDS) as libc::c_long,
-        };
         let mut fds = Channel::ALL.map(|channel| libc::pollfd {
             fd: self.lanes[channel as usize].socket.fd(),
             events: libc::POLLIN,
             revents: 0,
         });
-        // SAFETY: two descriptors of ours, a timeout, and no signal mask. Whether it succeeds,
-        // times out or is interrupted makes no difference: the caller polls next.
-        unsafe { libc::ppoll(fds.as_mut_ptr(), 2, &raw const timeout, std::ptr::null()) };
+        ready::wait_ready(&mut fds, Duration::from_nanos(timeout_ns));
     }
 
     fn describe(&self) -> String {
