@@ -58,7 +58,7 @@ struct Book {
     received: u64,
     failure: Option<Failure>,
     /// Answer each message of up to this many bytes with one of the same length.
-    echo_bytes_max: usize,
+    echo_bytes_max: Option<usize>,
     echoes: Vec<(EndpointHandle, usize)>,
 }
 
@@ -101,7 +101,7 @@ impl Handler<SimPort> for Book {
                     return self.fail(format!("rank {}: message from nobody", self.rank));
                 };
                 self.on_message(source.0, &message);
-                if message.bytes().len() <= self.echo_bytes_max {
+                if self.echo_bytes_max.is_some_and(|max| message.bytes().len() <= max) {
                     self.echoes.push((message.from, message.bytes().len()));
                 }
             }
@@ -166,7 +166,7 @@ impl Cluster {
                     tokens_open: Vec::new(),
                     received: 0,
                     failure: None,
-                    echo_bytes_max: 0,
+                    echo_bytes_max: None,
                     echoes: Vec::new(),
                 };
                 Node {
@@ -223,7 +223,7 @@ impl Cluster {
     /// `node` answers each message of up to `bytes` bytes with one of the same length, once per
     /// message, by sends from between ticks.
     pub fn set_echo(&mut self, node: usize, bytes: usize) {
-        self.nodes[node].book.echo_bytes_max = bytes;
+        self.nodes[node].book.echo_bytes_max = Some(bytes);
     }
 
     /// Sends a message of `len` checked bytes. `Again` is an answer, not a failure.
