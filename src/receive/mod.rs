@@ -220,6 +220,6 @@ pub(crate) fn release_receive<P: Port>(
         c.buffers.discharge(c.fragments.total_bytes[frag]);
     }
     c.fragments.links.remove(&mut c.endpoints.receiving[ep], frag);
-    c.fragments.slab.remove(frag);
+    c.fragments.free(frag);
     buffer
 }

@@ -334,6 +334,8 @@ impl Cluster {
                     text += &format!(" {waiting} from {source} to {rank}, first {front:?};");
                 }
             }
+            let counters = node.engine.counters().rows().into_iter().filter(|(_, n)| *n > 0);
+            text += &format!(" {:?};", counters.collect::<Vec<_>>());
             if !node.book.tokens_open.is_empty() {
                 text += &format!(" rank {}: tokens {:?};", node.book.rank, node.book.tokens_open);
             }

@@ -44,6 +44,9 @@ impl Buffer {
 
 pub(crate) struct Fragments {
     pub slab: Slab<FragmentHandle>,
+    /// Live rows that send. Sends may use half of the table and receives the other half: two
+    /// sides whose tables are full of sends would wait for each other for ever.
+    sends: usize,
     /// One list at a time: the endpoint's pending or receiving one, or the finished one.
     pub links: Links<FragmentRow>,
     pub kind: Column<FragmentRow, Kind>,
@@ -70,6 +73,7 @@ impl Fragments {
         let n = capacity as usize;
         Self {
             slab: Slab::new(n),
+            sends: 0,
             links: Links::new(n),
             kind: Column::new(n, Kind::Small),
             peer: Column::new(n, EndpointHandle::new(EndpointRow::from_index(0), 1)),
@@ -85,7 +89,7 @@ impl Fragments {
         }
     }
 
-    /// A fresh row, or `None` when all are in use.
+    /// A fresh row, or `None` when the half that `kind` may use is in use.
     pub fn take(
         &mut self,
         kind: Kind,
@@ -93,7 +97,12 @@ impl Fragments {
         tag: u32,
         total: u64,
     ) -> Option<FragmentRow> {
+        let is_send = kind != Kind::Receive;
+        if is_send && self.sends >= self.slab.capacity() / 2 {
+            return None;
+        }
         let frag = self.slab.insert()?;
+        self.sends += usize::from(is_send);
         self.kind[frag] = kind;
         self.peer[frag] = peer;
         self.failed[frag] = false;
@@ -108,10 +117,16 @@ impl Fragments {
         Some(frag)
     }
 
-    /// Whether receives may take one more row; early ones leave half of the table free, so that
-    /// what is in order always finds one.
+    /// Frees a row.
+    pub fn free(&mut self, frag: FragmentRow) {
+        self.sends -= usize::from(self.kind[frag] != Kind::Receive);
+        self.slab.remove(frag);
+    }
+
+    /// Whether receives may take one more row; early ones leave half of the receives' share, so
+    /// that what is in order always finds one.
     pub fn has_room(&self, early: bool) -> bool {
-        let reserve = if early { self.slab.capacity() / 2 } else { 0 };
-        self.slab.capacity() - self.slab.len() > reserve
+        let receives = self.slab.len() - self.sends;
+        receives < self.slab.capacity() / if early { 4 } else { 2 }
     }
 }

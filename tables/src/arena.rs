@@ -44,7 +44,13 @@ impl DatagramArena {
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
         let base = map.as_mut_ptr();
-        Ok(Self(Arc::new(Mapping { base, slot_bytes, slots, split: AtomicBool::new(false), _map: map })))
+        Ok(Self(Arc::new(Mapping {
+            base,
+            slot_bytes,
+            slots,
+            split: AtomicBool::new(false),
+            _map: map,
+        })))
     }
 
     /// First byte of slot 0; page-aligned.
