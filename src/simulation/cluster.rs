@@ -144,7 +144,7 @@ pub struct Cluster {
 impl Cluster {
     /// Builds the engines and makes all of them peers of each other.
     pub fn new(config: &ClusterConfig) -> Self {
-        let net = SimNet::new(config.seed, config.model.clone());
+        let net = SimNet::new(config.seed, config.model);
         let n = config.nodes;
         let mut nodes: Vec<Node> = (0..n)
             .map(|rank| {
