@@ -93,6 +93,23 @@ fn wrapper_works_with_a_single_receive() {
 }
 
 #[test]
+fn wrapper_hands_lost_slots_back_however_slowly_they_are_taken() {
+    let net = SimNet::new(3, LinkModel::default());
+    let config = SimPortConfig { batch_max: 2, socket_datagrams: 0, ..Default::default() };
+    let all_lost = FaultConfig { loss: 1.0, ..Default::default() };
+    let (mut a, port) = (host(&net), Faults::new(net.port(config), all_lost, 5));
+    let mut b = Host::new(port, 7);
+    let peer = a.peer(Channel::Data, &b.port);
+    for _ in 0..100 {
+        (0..7).for_each(|number| a.send(Channel::Data, peer, &datagram(number)));
+        for _ in 0..4 {
+            assert!(b.poll(Channel::Data, true).is_empty());
+        }
+    }
+    assert_eq!((b.port.fault_counters().lost, net.counters().no_receive_posted), (700, 0));
+}
+
+#[test]
 fn wrapper_without_faults_changes_nothing() {
     let (net, mut a, mut b, peer) = faulty("", 16);
     let got = stream(&net, &mut a, &mut b, peer, (100, 0));

@@ -60,11 +60,12 @@ fn latency_and_bandwidth_add_up_exactly() {
 
 #[test]
 fn small_datagrams_keep_the_rate_of_a_fast_link() {
-    // 40 bytes at 12.5 GB/s are 3.2 ns; 500 of them leave at 1600 ns, and the last one passes the
-    // receiver's link right behind.
+    // 40 bytes at 12.5 GB/s are 3.2 ns: the first reaches the receiver's link at 4 ns (whole ns,
+    // rounded up). 500 of them have left at 1600 ns, and the last passes the other link behind.
     let (net, mut a, mut b, peer) =
         pair(LinkModel { bytes_per_s: 12_500_000_000, ..Default::default() });
     (0..500).for_each(|_| a.send(Channel::Data, peer, &[0; 40]));
+    assert_eq!(net.next_event_at(), Some(4));
     net.advance_to(1603);
     assert_eq!(b.poll(Channel::Data, true).len(), 499);
     net.advance_to(1605);
@@ -94,6 +95,13 @@ fn incast_queues_at_the_receiver_and_drops_at_the_tail() {
         assert_eq!(to.poll(Channel::Data, true), [vec![i as u8; 1000]]);
     }
     assert_eq!((net.counters().queue_full, net.in_flight()), (6, 0));
+    // What has left the link made room again.
+    // All senders have the address; it has the same name with each.
+    let peer = senders[0].peer(Channel::Data, &to.port);
+    senders[..5].iter_mut().for_each(|from| from.send(Channel::Data, peer, &[9; 1000]));
+    net.advance(10_000);
+    assert_eq!(to.poll(Channel::Data, true).len(), 4);
+    assert_eq!(net.counters().queue_full, 7);
     assert_conserved(&net);
 }
 
