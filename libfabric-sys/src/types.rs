@@ -21,7 +21,6 @@ pub type fi_collective_op = u32;
 /// See above.
 pub type fi_hmem_iface = u32;
 
-
 pub const FI_EAGAIN: u32 = 11;
 pub const FI_MAJOR_VERSION: u32 = 1;
 pub const FI_MINOR_VERSION: u32 = 17;
