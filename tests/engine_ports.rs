@@ -1,8 +1,11 @@
-//! Two engines in one process over real sockets on loopback.
+//! Two engines in one process over real sockets and libfabric on loopback.
 
-use tickwire::ports::Port;
+mod common;
+
 use tickwire::ports::faults::{FaultConfig, Faults};
+use tickwire::ports::libfabric::{Libfabric, LibfabricConfig};
 use tickwire::ports::udp::{Udp, UdpConfig};
+use tickwire::ports::{Port, PortError};
 use tickwire::simulation::payload;
 use tickwire::{Config, Context, EndpointHandle, Engine, Event, JobKey, Rank, SendError, Tag};
 
@@ -96,4 +99,60 @@ fn udp_with_faults_carries_all_sizes() {
     exchange(&mut sides, &lens());
     let counters = sides[0].engine.counters();
     assert!(counters.segments_resent > 0 && counters.drops_bad_checksum > 0);
+}
+
+fn libfabric(insert_at_once: bool) -> Option<Libfabric> {
+    let provider = Some("udp".to_owned());
+    match Libfabric::open(&LibfabricConfig { provider, insert_at_once, ..Default::default() }) {
+        Ok(port) => Some(port),
+        Err(error @ PortError::Missing { .. }) => {
+            common::skip("libfabric tests", &error.to_string());
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn libfabric_carries_all_sizes() {
+    for insert_at_once in [false, true] {
+        let Some(_) = libfabric(insert_at_once) else { return };
+        let mut sides = pair(|_| {}, |_| libfabric(insert_at_once).unwrap());
+        exchange(&mut sides, &lens());
+    }
+}
+
+#[test]
+fn libfabric_with_faults_carries_all_sizes() {
+    let Some(_) = libfabric(false) else { return };
+    let faults: FaultConfig = "loss=5%,dup=1%,reorder=5%,corrupt=0.5%".parse().unwrap();
+    let open = |rank| Faults::new(libfabric(false).unwrap(), faults, u64::from(rank));
+    let mut sides = pair(|config| config.checksum = true, open);
+    exchange(&mut sides, &lens());
+    assert!(sides[0].engine.counters().segments_resent > 0);
+}
+
+#[test]
+fn libfabric_refuses_a_bad_address_alone() {
+    let Some(port) = libfabric(false) else { return };
+    let mut engine = Engine::new(Config::new(Rank(0), JobKey(42)), port).unwrap();
+    let mut address = engine.local_address();
+    address.rank = Rank(1);
+    let good = engine.add_peer(&address).unwrap();
+    address.rank = Rank(2);
+    address.channels[1].0.pop();
+    let bad = engine.add_peer(&address).unwrap();
+    let (mut ready, mut unreachable) = (Vec::new(), Vec::new());
+    let done = engine.tick_until(
+        &mut |_: &mut Context<_>, event: Event<'_>| match event {
+            Event::PeerReady { peer } => ready.push(peer),
+            Event::PeerUnreachable { peer, .. } => unreachable.push(peer),
+            _ => {}
+        },
+        200_000_000,
+        |_| false,
+    );
+    assert!(!done);
+    assert_eq!((ready, unreachable), (vec![good], vec![bad]));
+    assert_eq!(engine.send_copy(bad, Tag(0), b"x"), Err(SendError::NoPeer));
 }
