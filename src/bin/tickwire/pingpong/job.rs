@@ -252,7 +252,8 @@ fn measure<P: Port>(
         let iters = args.iters_for(size);
         let warmup = (iters / 10).clamp(1, 200);
         let bar = report.bar(size, iters);
-        let mut half_ns = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3).map_err(|error| error.to_string())?;
+        let mut half_ns = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3)
+            .map_err(|error| error.to_string())?;
         let mut total_ns = 0;
         for i in 0..iters + warmup {
             side.prepare(size);
