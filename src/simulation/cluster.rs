@@ -142,13 +142,16 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// Shared by all engines of all clusters.
+    pub const JOB_KEY: JobKey = JobKey(0x7469_636B);
+
     /// Builds the engines and makes all of them peers of each other.
     pub fn new(config: &ClusterConfig) -> Self {
         let net = SimNet::new(config.seed, config.model);
         let n = config.nodes;
         let mut nodes: Vec<Node> = (0..n)
             .map(|rank| {
-                let mut engine_config = Config::new(Rank(rank), JobKey(0x7469_636B));
+                let mut engine_config = Config::new(Rank(rank), Self::JOB_KEY);
                 engine_config.incarnation = Incarnation(rank + 1);
                 engine_config.first_seq = config.first_seq;
                 engine_config.name = format!("node{rank}");

@@ -4,6 +4,7 @@ use crate::ids::{EndpointHandle, EndpointRow, FragmentHandle, FragmentRow, Segme
 use tickwire_tables::column::Column;
 use tickwire_tables::handle::{Handle, Row};
 use tickwire_tables::list::Links;
+use tickwire_tables::seq::Seq;
 use tickwire_tables::slab::Slab;
 
 /// What a fragment is.
@@ -64,6 +65,8 @@ pub(crate) struct Fragments {
     pub unacked: Column<FragmentRow, u32>,
     pub token: Column<FragmentRow, Option<Token>>,
     pub buffer: Column<FragmentRow, Option<Buffer>>,
+    /// Receive: the number of its first chunk; the others follow it (wire 3.4).
+    pub first_seq: Column<FragmentRow, Seq>,
     /// Small: its segment, while it waits behind a large one.
     pub seg: Column<FragmentRow, Option<SegmentRow>>,
 }
@@ -85,6 +88,7 @@ impl Fragments {
             unacked: Column::new(n, 0),
             token: Column::new(n, None),
             buffer: Column::from_fn(n, |_| None),
+            first_seq: Column::new(n, Seq::new(0)),
             seg: Column::new(n, None),
         }
     }
