@@ -286,7 +286,7 @@ fn measure<P: Port>(
         watch.tick(engine, &mut side)?;
         pump()?;
     }
-    linger(engine, &mut side, args);
+    linger(engine, &mut side, args, pump)?;
     report.counters = engine.counters().clone();
     Ok(())
 }
@@ -313,10 +313,20 @@ fn echo<P: Port>(engine: &mut Engine<P>, peer: EndpointHandle, args: &Args) -> R
 }
 
 /// Answers resends of a side whose last acks were lost, for a while.
-fn linger<P: Port>(engine: &mut Engine<P>, side: &mut Side, args: &Args) {
+fn linger<P: Port>(
+    engine: &mut Engine<P>,
+    side: &mut Side,
+    args: &Args,
+    pump: &mut dyn FnMut() -> Result<(), String>,
+) -> Result<(), String> {
     let lossy = args.faults.is_some() || args.listen.is_some();
     let linger_ns = if lossy { 300_000_000 } else { 2_000_000 };
-    engine.tick_until(side, linger_ns, |_| false);
+    let end = engine.port().now() + linger_ns;
+    while engine.port().now() < end {
+        engine.tick(side);
+        pump()?;
+    }
+    Ok(())
 }
 
 /// Both sides in this process, on a simulated network.
@@ -345,12 +355,15 @@ pub fn simulated(args: &Args) -> Result<(), String> {
     let mut side = Side::new(1);
     let mut end_sent = false;
     let mut pump = || {
-        b.tick(&mut side);
+        let idle = b.tick(&mut side).is_idle();
         side.retry(&mut b);
         if side.ended && !end_sent {
             end_sent = b.send_copy(to_a, END, &[]).is_ok();
         }
-        net.advance(100);
+        // Time goes on by a little, or by more when the next arrival is far.
+        let now = net.now();
+        let next = net.next_event_at().unwrap_or(now + 5_000).min(now + 5_000);
+        net.advance_to(if idle { next.max(now + 100) } else { now + 100 });
         side.failure.take().map_or(Ok(()), Err)
     };
     measure(&mut a, to_b, args, &mut report, &mut pump)?;
