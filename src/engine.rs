@@ -206,9 +206,10 @@ impl<P: Port> Engine<P> {
             || !c.lists.to_pack.is_empty()
             || !c.lists.resend.is_empty()
             || !c.lists.ack_due.is_empty()
+            || !c.lists.ack_delayed.is_empty()
             || !c.lists.to_insert.is_empty();
-        let ack = c.lists.ack_delayed.front().map(|ep| c.endpoints.ack_deadline_ns[ep]);
-        let next = [ack, c.lists.timers.next_deadline()].into_iter().flatten().min();
+        // A delayed ack is due within microseconds: not worth a sleep.
+        let next = c.lists.timers.next_deadline();
         let now = c.rail.port.now();
         let until = next.map_or(timeout_ns, |at| at.saturating_sub(now).min(timeout_ns));
         if !busy && until > 0 {

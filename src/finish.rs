@@ -16,7 +16,7 @@ pub(crate) fn send<P: Port>(c: &mut Context<P>, frag: FragmentRow) {
     if let Some(Buffer::Pooled(buffer)) = c.fragments.buffer[frag].take() {
         c.buffers.give(buffer);
     }
-    c.fragments.slab.remove(frag);
+    c.fragments.free(frag);
 }
 
 /// Reports sends that are over, and puts them away.
@@ -34,7 +34,7 @@ pub(crate) fn report<P: Port>(c: &mut Context<P>, handler: &mut impl Handler<P>)
             None => None,
         };
         let failed = c.fragments.failed[frag];
-        c.fragments.slab.remove(frag);
+        c.fragments.free(frag);
         let event = if failed {
             Event::SendFailed { to, token, buffer }
         } else {

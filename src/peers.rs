@@ -10,7 +10,7 @@ use crate::ids::{EndpointHandle, EndpointRow};
 use crate::ports::{Channel, Port, PortPeer};
 use crate::receive;
 use crate::rto::Rtt;
-use crate::state::endpoints::{Cold, Early};
+use crate::state::endpoints::{Early, Inserting};
 use crate::state::fragments::Buffer;
 use crate::wire;
 use tickwire_tables::seq::Seq;
@@ -49,13 +49,9 @@ pub(crate) fn add<P: Port>(
     e.payload_bytes_max[ep] = payload;
     e.message_bytes_max[ep] = address.message_bytes_max;
     e.fragment_id_next[ep] = 0;
-    e.cold[ep] = Some(Box::new(Cold {
-        name: address.name.clone().into(),
-        raw: Some(Box::new(address.channels.clone())),
-        inserts_started: 0,
-        inserts_done: 0,
-        insert_error: None,
-    }));
+    e.name[ep] = address.name.clone().into();
+    let raw = address.channels.clone();
+    e.inserting[ep] = Some(Box::new(Inserting { raw, started: 0, done: 0, error: None }));
     e.list_rank(address.rank, Some(ep));
     c.lists.to_insert.push(ep);
     Ok(c.endpoints.slab.handle(ep))
@@ -108,7 +104,8 @@ pub(crate) fn remove<P: Port>(c: &mut Context<P>, inbox: &mut Inbox, ep: Endpoin
             c.rail.port.remove(channel, peer);
         }
     }
-    c.endpoints.cold[ep] = None;
+    c.endpoints.inserting[ep] = None;
+    c.endpoints.name[ep] = Box::default();
     let rank = c.endpoints.rank[ep];
     c.endpoints.list_rank(rank, None);
     c.endpoints.slab.remove(ep);

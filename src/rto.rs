@@ -17,12 +17,11 @@ pub struct RtoLimits {
     pub initial_ns: u32,
 }
 
-/// What is known of the way to one peer. 12 bytes.
+/// What is known of the way to one peer. 8 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rtt {
     srtt_ns: u32,
     rttvar_ns: u32,
-    min_ns: u32,
 }
 
 impl Rtt {
@@ -31,14 +30,13 @@ impl Rtt {
     pub fn sample(&mut self, rtt_ns: Nanos) {
         let rtt = rtt_ns.clamp(1, u64::from(u32::MAX / 4)) as u32;
         if self.srtt_ns == 0 {
-            *self = Self { srtt_ns: rtt, rttvar_ns: rtt / 2, min_ns: rtt };
+            *self = Self { srtt_ns: rtt, rttvar_ns: rtt / 2 };
             return;
         }
         // RFC 6298, 2.3: alpha 1/8, beta 1/4.
         let error = self.srtt_ns.abs_diff(rtt);
         self.rttvar_ns = self.rttvar_ns - self.rttvar_ns / 4 + error / 4;
         self.srtt_ns = (self.srtt_ns - self.srtt_ns / 8 + rtt / 8).max(1);
-        self.min_ns = self.min_ns.min(rtt);
     }
 
     /// Smoothed round trip in nanoseconds; 0 before the first sample.

@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::finish;
 use crate::ids::{EndpointRow, SegmentRow};
 use crate::ports::{Channel, Gather, Port, SendOp};
-use crate::state::endpoints::flag as ep_flag;
+use crate::state::endpoints::{coarse_elapsed_ns, flag as ep_flag};
 use crate::state::fragments::Buffer;
 use crate::state::segments::flag;
 use crate::time::Nanos;
@@ -114,7 +114,7 @@ fn write<P: Port>(c: &mut Context<P>, ep: EndpointRow, seg: SegmentRow) -> SendO
 pub(crate) fn base_header<P: Port>(c: &Context<P>, ep: EndpointRow) -> Header {
     let e = &c.endpoints;
     let delay =
-        if e.has(ep, ep_flag::ACK_PENDING) { c.now.saturating_sub(e.arrived_ns[ep]) } else { 0 };
+        if e.has(ep, ep_flag::ACK_PENDING) { coarse_elapsed_ns(c.now, e.arrived[ep]) } else { 0 };
     Header {
         kind: Kind::Ack,
         ack_delay: AckDelay::from_ns(delay),

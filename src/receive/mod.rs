@@ -11,7 +11,7 @@ use crate::engine::Inbox;
 use crate::event::{Body, Event, Handler, Message};
 use crate::ids::{EndpointRow, FragmentRow, Tag};
 use crate::ports::Port;
-use crate::state::endpoints::{Early, flag};
+use crate::state::endpoints::{Early, coarse, flag};
 use crate::state::fragments::{Buffer, Kind};
 use crate::window::Place;
 use crate::wire::{self, AckBitmap, HEADER_BYTES, Header, Packet};
@@ -91,12 +91,12 @@ fn identify<P: Port>(c: &mut Context<P>, header: &Header) -> Option<EndpointRow>
 fn note_arrival<P: Port>(c: &mut Context<P>, ep: EndpointRow, urgent: bool, alone: bool) {
     let e = &mut c.endpoints;
     e.flags[ep] |= flag::ACK_PENDING | if alone { flag::ACK_ALONE } else { 0 };
-    e.arrived_ns[ep] = c.now;
+    e.arrived[ep] = coarse(c.now);
     e.arrivals_unacked[ep] = e.arrivals_unacked[ep].saturating_add(1);
     if urgent || e.arrivals_unacked[ep] >= c.limits.ack_every {
         c.lists.ack_due.push(ep);
     } else if !c.lists.ack_due.contains(ep) && c.lists.ack_delayed.push(ep) {
-        e.ack_deadline_ns[ep] = c.now + u64::from(c.config.ack_delay_ns);
+        e.ack_deadline[ep] = coarse(c.now + u64::from(c.config.ack_delay_ns));
     }
 }
 
@@ -220,6 +220,6 @@ pub(crate) fn release_receive<P: Port>(
         c.buffers.discharge(c.fragments.total_bytes[frag]);
     }
     c.fragments.links.remove(&mut c.endpoints.receiving[ep], frag);
-    c.fragments.slab.remove(frag);
+    c.fragments.free(frag);
     buffer
 }

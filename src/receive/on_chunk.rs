@@ -39,10 +39,7 @@ pub(crate) fn accept<P: Port>(
     };
     let Some(frag) = find_or_open(c, handler, ep, header, chunk, early) else { return };
     let is_last = chunk.offset_bytes + payload.len() as u64 == chunk.total_bytes;
-    if !fill(c, frag, chunk, payload, is_last) {
-        c.counters.drops_chunk_mismatch += 1;
-        return;
-    }
+    fill(c, frag, chunk, payload);
     c.counters.segments_accepted += 1;
     let whole = c.fragments.done_bytes[frag] == chunk.total_bytes;
     match ring {
@@ -73,14 +70,20 @@ fn find_or_open<P: Port>(
     chunk: &ChunkHeader,
     early: bool,
 ) -> Option<FragmentRow> {
+    // wire 3.4: chunks are numbered in a row, so each number has one place in the message and
+    // nothing is delivered with a hole.
+    let index = chunk.offset_bytes / u64::from(pack::chunk_bytes(c, ep));
+    let first_seq = header.seq.sub(index as u32);
     let found = c
         .fragments
         .links
         .iter(&c.endpoints.receiving[ep])
         .find(|&f| c.fragments.id[f] == header.fragment);
     if let Some(frag) = found {
-        if c.fragments.total_bytes[frag] != chunk.total_bytes || c.fragments.tag[frag] != header.tag
-        {
+        let agrees = c.fragments.total_bytes[frag] == chunk.total_bytes
+            && c.fragments.tag[frag] == header.tag
+            && c.fragments.first_seq[frag] == first_seq;
+        if !agrees {
             c.counters.drops_chunk_mismatch += 1;
             return None;
         }
@@ -102,6 +105,7 @@ fn find_or_open<P: Port>(
     let from = c.endpoints.slab.handle(ep);
     let frag = c.fragments.take(Kind::Receive, from, header.tag, total)?;
     c.fragments.id[frag] = header.fragment;
+    c.fragments.first_seq[frag] = first_seq;
     let buffer = match handler.destination(from, Tag(header.tag), total) {
         Some(mut buffer) => {
             if (buffer.len() as u64) < total {
@@ -119,24 +123,9 @@ fn find_or_open<P: Port>(
     Some(frag)
 }
 
-/// Copies the slice; false when the pieces cannot add up.
-fn fill<P: Port>(
-    c: &mut Context<P>,
-    frag: FragmentRow,
-    chunk: &ChunkHeader,
-    payload: &[u8],
-    is_last: bool,
-) -> bool {
-    let done = c.fragments.done_bytes[frag] + payload.len() as u64;
-    // `unacked` has no meaning for receives but this: the last chunk was seen.
-    let last_seen = c.fragments.unacked[frag] != 0;
-    if done > chunk.total_bytes || (is_last && last_seen) {
-        return false;
-    }
+fn fill<P: Port>(c: &mut Context<P>, frag: FragmentRow, chunk: &ChunkHeader, payload: &[u8]) {
     let buffer = c.fragments.buffer[frag].as_mut().map(Buffer::bytes_mut);
     let at = chunk.offset_bytes as usize;
     buffer.expect("a receive has a buffer")[at..at + payload.len()].copy_from_slice(payload);
-    c.fragments.done_bytes[frag] = done;
-    c.fragments.unacked[frag] = u32::from(last_seen || is_last);
-    true
+    c.fragments.done_bytes[frag] += payload.len() as u64;
 }

@@ -58,7 +58,7 @@ struct Book {
     received: u64,
     failure: Option<Failure>,
     /// Answer each message of up to this many bytes with one of the same length.
-    echo_bytes_max: usize,
+    echo_bytes_max: Option<usize>,
     echoes: Vec<(EndpointHandle, usize)>,
 }
 
@@ -101,7 +101,7 @@ impl Handler<SimPort> for Book {
                     return self.fail(format!("rank {}: message from nobody", self.rank));
                 };
                 self.on_message(source.0, &message);
-                if message.bytes().len() <= self.echo_bytes_max {
+                if self.echo_bytes_max.is_some_and(|max| message.bytes().len() <= max) {
                     self.echoes.push((message.from, message.bytes().len()));
                 }
             }
@@ -142,13 +142,16 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// Shared by all engines of all clusters.
+    pub const JOB_KEY: JobKey = JobKey(0x7469_636B);
+
     /// Builds the engines and makes all of them peers of each other.
     pub fn new(config: &ClusterConfig) -> Self {
-        let net = SimNet::new(config.seed, config.model.clone());
+        let net = SimNet::new(config.seed, config.model);
         let n = config.nodes;
         let mut nodes: Vec<Node> = (0..n)
             .map(|rank| {
-                let mut engine_config = Config::new(Rank(rank), JobKey(0x7469_636B));
+                let mut engine_config = Config::new(Rank(rank), Self::JOB_KEY);
                 engine_config.incarnation = Incarnation(rank + 1);
                 engine_config.first_seq = config.first_seq;
                 engine_config.name = format!("node{rank}");
@@ -166,7 +169,7 @@ impl Cluster {
                     tokens_open: Vec::new(),
                     received: 0,
                     failure: None,
-                    echo_bytes_max: 0,
+                    echo_bytes_max: None,
                     echoes: Vec::new(),
                 };
                 Node {
@@ -223,7 +226,7 @@ impl Cluster {
     /// `node` answers each message of up to `bytes` bytes with one of the same length, once per
     /// message, by sends from between ticks.
     pub fn set_echo(&mut self, node: usize, bytes: usize) {
-        self.nodes[node].book.echo_bytes_max = bytes;
+        self.nodes[node].book.echo_bytes_max = Some(bytes);
     }
 
     /// Sends a message of `len` checked bytes. `Again` is an answer, not a failure.
@@ -334,6 +337,8 @@ impl Cluster {
                     text += &format!(" {waiting} from {source} to {rank}, first {front:?};");
                 }
             }
+            let counters = node.engine.counters().rows().into_iter().filter(|(_, n)| *n > 0);
+            text += &format!(" {:?};", counters.collect::<Vec<_>>());
             if !node.book.tokens_open.is_empty() {
                 text += &format!(" rank {}: tokens {:?};", node.book.rank, node.book.tokens_open);
             }

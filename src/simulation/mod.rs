@@ -5,11 +5,13 @@
 //! the invariants at every step. [`Op`] is the list of things that can happen, shared by
 //! simulation tests, property tests and fuzz targets.
 
+mod chunks;
 mod cluster;
 mod ops;
 pub mod payload;
 mod scenario;
 
+pub use chunks::{ChunkOp, play_chunks};
 pub use cluster::{Cluster, ClusterConfig, Failure};
 pub use ops::{Op, apply};
-pub use scenario::{Scenario, run_seed};
+pub use scenario::{Scenario, play, run_seed};

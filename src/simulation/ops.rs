@@ -40,6 +40,50 @@ pub enum Op {
     Pause(u8, bool),
 }
 
+impl Op {
+    /// Any bytes are a list of operations: what a fuzzer mutates. At most 200 of them.
+    pub fn list_from_bytes(bytes: &[u8]) -> Vec<Self> {
+        let mut rest = bytes;
+        let mut ops = Vec::new();
+        while let Some((&[kind, a, b, c], tail)) = rest.split_first_chunk::<4>() {
+            rest = tail;
+            let small = u32::from(c) * 7;
+            let word = u32::from_le_bytes([b, c, 0, 0]);
+            ops.push(match kind % 10 {
+                0..=2 => Self::Send { from: a, to: b, len_bytes: small, owned: kind & 128 != 0 },
+                3 => Self::Send { from: a, to: b, len_bytes: small * 40, owned: kind & 128 != 0 },
+                4 => Self::Tick(a),
+                5 => Self::Advance(word * 64),
+                6 => Self::Run(word * 16),
+                7 => {
+                    let (bytes, tail) = rest.split_at(rest.len().min(usize::from(c)));
+                    rest = tail;
+                    let priority = b & 1 != 0;
+                    Self::Inject { to: a, priority, bytes: Self::nearly_ours(bytes, b) }
+                }
+                8 => Self::Cut(a, b, c & 1 != 0),
+                _ => Self::Pause(a, c & 1 != 0),
+            });
+            if ops.len() == 200 {
+                break;
+            }
+        }
+        ops
+    }
+
+    /// Half of the strange datagrams get version and job key right, and an ack that a peer might
+    /// send, so that what lies behind those checks is reached; their rank is nobody's.
+    fn nearly_ours(bytes: &[u8], choice: u8) -> Vec<u8> {
+        let mut bytes = bytes.to_vec();
+        if choice & 2 != 0 && bytes.len() >= 12 {
+            bytes[0] = 0x10 | (bytes[0] & 15);
+            bytes[4..8].copy_from_slice(&Cluster::JOB_KEY.wire_check().to_le_bytes());
+            bytes[8..12].copy_from_slice(&1000u32.to_le_bytes());
+        }
+        bytes
+    }
+}
+
 const STEP_NS: Nanos = 10_000;
 
 /// Does `op`. An `Err` is a bug of the engine's.

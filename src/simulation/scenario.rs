@@ -137,27 +137,29 @@ fn draw_op(dice: &mut Dice) -> Op {
     }
 }
 
-/// Plays the scenario of a seed: safety while the faults last, then the faults stop and all must
-/// drain. Returns the number of messages delivered.
+/// Plays the scenario of a seed. Returns the number of messages delivered.
 pub fn run_seed(seed: u64) -> Result<u64, Failure> {
     let scenario = Scenario::draw(seed);
-    let mut cluster = Cluster::new(&scenario.cluster);
-    for op in &scenario.ops {
+    play(&scenario.cluster, &scenario.ops)
+}
+
+/// Plays operations: safety while the faults last, then the faults stop and all must drain.
+/// Returns the number of messages delivered.
+pub fn play(config: &ClusterConfig, ops: &[Op]) -> Result<u64, Failure> {
+    let mut cluster = Cluster::new(config);
+    for op in ops {
         apply(&mut cluster, op)?;
     }
-    let calm = LinkModel {
-        latency_ns: scenario.cluster.model.latency_ns,
-        bytes_per_s: scenario.cluster.model.bytes_per_s,
+    cluster.net().set_model(LinkModel {
+        latency_ns: config.model.latency_ns,
+        bytes_per_s: config.model.bytes_per_s,
         ..LinkModel::default()
-    };
-    cluster.net().set_model(calm);
+    });
     for a in 0..cluster.len() {
         cluster.pause(a, false);
-        for b in 0..cluster.len() {
-            if a != b {
-                let ends = [a, b].map(|at| cluster.engine(at).port().node());
-                cluster.net().partition(ends[0], ends[1], false);
-            }
+        for b in (0..cluster.len()).filter(|&b| b != a) {
+            let ends = [a, b].map(|at| cluster.engine(at).port().node());
+            cluster.net().partition(ends[0], ends[1], false);
         }
     }
     cluster.drain(60 * SECONDS, 50 * MICROS)?;

@@ -4,6 +4,7 @@ use crate::ids::{EndpointHandle, EndpointRow, FragmentHandle, FragmentRow, Segme
 use tickwire_tables::column::Column;
 use tickwire_tables::handle::{Handle, Row};
 use tickwire_tables::list::Links;
+use tickwire_tables::seq::Seq;
 use tickwire_tables::slab::Slab;
 
 /// What a fragment is.
@@ -44,6 +45,9 @@ impl Buffer {
 
 pub(crate) struct Fragments {
     pub slab: Slab<FragmentHandle>,
+    /// Live rows that send. Sends may use half of the table and receives the other half: two
+    /// sides whose tables are full of sends would wait for each other for ever.
+    sends: usize,
     /// One list at a time: the endpoint's pending or receiving one, or the finished one.
     pub links: Links<FragmentRow>,
     pub kind: Column<FragmentRow, Kind>,
@@ -61,6 +65,8 @@ pub(crate) struct Fragments {
     pub unacked: Column<FragmentRow, u32>,
     pub token: Column<FragmentRow, Option<Token>>,
     pub buffer: Column<FragmentRow, Option<Buffer>>,
+    /// Receive: the number of its first chunk; the others follow it (wire 3.4).
+    pub first_seq: Column<FragmentRow, Seq>,
     /// Small: its segment, while it waits behind a large one.
     pub seg: Column<FragmentRow, Option<SegmentRow>>,
 }
@@ -70,6 +76,7 @@ impl Fragments {
         let n = capacity as usize;
         Self {
             slab: Slab::new(n),
+            sends: 0,
             links: Links::new(n),
             kind: Column::new(n, Kind::Small),
             peer: Column::new(n, EndpointHandle::new(EndpointRow::from_index(0), 1)),
@@ -81,11 +88,12 @@ impl Fragments {
             unacked: Column::new(n, 0),
             token: Column::new(n, None),
             buffer: Column::from_fn(n, |_| None),
+            first_seq: Column::new(n, Seq::new(0)),
             seg: Column::new(n, None),
         }
     }
 
-    /// A fresh row, or `None` when all are in use.
+    /// A fresh row, or `None` when the half that `kind` may use is in use.
     pub fn take(
         &mut self,
         kind: Kind,
@@ -93,7 +101,12 @@ impl Fragments {
         tag: u32,
         total: u64,
     ) -> Option<FragmentRow> {
+        let is_send = kind != Kind::Receive;
+        if is_send && self.sends >= self.slab.capacity() / 2 {
+            return None;
+        }
         let frag = self.slab.insert()?;
+        self.sends += usize::from(is_send);
         self.kind[frag] = kind;
         self.peer[frag] = peer;
         self.failed[frag] = false;
@@ -108,10 +121,16 @@ impl Fragments {
         Some(frag)
     }
 
-    /// Whether receives may take one more row; early ones leave half of the table free, so that
-    /// what is in order always finds one.
+    /// Frees a row.
+    pub fn free(&mut self, frag: FragmentRow) {
+        self.sends -= usize::from(self.kind[frag] != Kind::Receive);
+        self.slab.remove(frag);
+    }
+
+    /// Whether receives may take one more row; early ones leave half of the receives' share, so
+    /// that what is in order always finds one.
     pub fn has_room(&self, early: bool) -> bool {
-        let reserve = if early { self.slab.capacity() / 2 } else { 0 };
-        self.slab.capacity() - self.slab.len() > reserve
+        let receives = self.slab.len() - self.sends;
+        receives < self.slab.capacity() / if early { 4 } else { 2 }
     }
 }

@@ -14,7 +14,7 @@ pub(crate) struct WorkLists {
     pub resend: WorkList<EndpointRow>,
     /// An ack is due now.
     pub ack_due: WorkList<EndpointRow>,
-    /// An ack is due at `endpoints.ack_deadline_ns`; in order of deadlines, as the delay is one.
+    /// An ack is due at `endpoints.ack_deadline`; in order of deadlines, as the delay is one.
     pub ack_delayed: WorkList<EndpointRow>,
     /// Addresses wait to be given to the port.
     pub to_insert: WorkList<EndpointRow>,

@@ -7,7 +7,7 @@
 use crate::context::Context;
 use crate::ids::EndpointRow;
 use crate::ports::{Channel, Port, SendOp};
-use crate::state::endpoints::flag;
+use crate::state::endpoints::{coarse_is_due, flag};
 use crate::state::rail::BATCH;
 use crate::stats::Work;
 use crate::transmit;
@@ -16,7 +16,7 @@ use arrayvec::ArrayVec;
 
 pub(crate) fn run<P: Port>(c: &mut Context<P>) -> Work {
     while let Some(ep) = c.lists.ack_delayed.front() {
-        if c.endpoints.ack_deadline_ns[ep] > c.now {
+        if !coarse_is_due(c.now, c.endpoints.ack_deadline[ep]) {
             break;
         }
         c.lists.ack_delayed.pop();

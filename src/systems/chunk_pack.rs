@@ -44,7 +44,7 @@ fn pack_endpoint<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> u32 {
                 let seg = c.fragments.seg[frag].take().expect("a waiting small message is packed");
                 if c.fragments.token[frag].is_none() {
                     c.segments.frag[seg] = None;
-                    c.fragments.slab.remove(frag);
+                    c.fragments.free(frag);
                 }
                 seg
             }

@@ -46,16 +46,16 @@ pub(crate) fn run<P: Port>(c: &mut Context<P>, handler: &mut impl Handler<P>) ->
 /// Gives the port what it has not had yet of a peer's addresses; false: it takes no more now.
 fn start<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> bool {
     let handle = c.endpoints.slab.handle(ep);
-    while let Some(cold) = c.endpoints.cold[ep].as_mut() {
-        let index = usize::from(cold.inserts_started);
-        let Some(raw) = cold.raw.as_ref().filter(|_| index < 2) else { break };
+    while let Some(inserting) = c.endpoints.inserting[ep].as_mut() {
+        let index = usize::from(inserting.started);
+        let Some(raw) = inserting.raw.get(index) else { break };
         let context = (u64::from(handle.to_bits()) << 1) | index as u64;
         let channel = Channel::ALL[index];
-        let started = c.rail.port.insert(channel, &raw[index], context);
+        let started = c.rail.port.insert(channel, raw, context);
         if matches!(started, Err(PortError::Again { .. })) {
             return false;
         }
-        cold.inserts_started += 1;
+        inserting.started += 1;
         match started {
             Ok(Insertion::Pending) => c.inserts_outstanding += 1,
             Ok(Insertion::Ready(peer)) => on_result(c, ep, channel, Ok(peer)),
@@ -71,23 +71,19 @@ fn on_result<P: Port>(
     channel: Channel,
     result: Result<crate::ports::PortPeer, i32>,
 ) {
-    let Some(cold) = c.endpoints.cold[ep].as_mut() else { return };
-    cold.inserts_done += 1;
+    let Some(inserting) = c.endpoints.inserting[ep].as_mut() else { return };
+    inserting.done += 1;
     match result {
         Ok(peer) => c.endpoints.addresses[ep][channel as usize] = peer,
-        Err(code) => cold.insert_error = Some(code),
+        Err(code) => inserting.error = Some(code),
     }
 }
 
 /// When both addresses are decided: the endpoint is ready, or unreachable.
 fn settle<P: Port>(c: &mut Context<P>, handler: &mut impl Handler<P>, ep: EndpointRow) {
-    let Some(cold) = c.endpoints.cold[ep].as_mut() else { return };
-    if cold.inserts_done < 2 || cold.raw.is_none() {
-        return;
-    }
-    cold.raw = None;
+    let Some(inserting) = c.endpoints.inserting[ep].take_if(|it| it.done == 2) else { return };
     let peer = c.endpoints.slab.handle(ep);
-    let Some(code) = cold.insert_error else {
+    let Some(code) = inserting.error else {
         c.endpoints.flags[ep] |= flag::READY;
         c.lists.ready.push(ep);
         c.lists.to_pack.push(ep);
@@ -98,7 +94,7 @@ fn settle<P: Port>(c: &mut Context<P>, handler: &mut impl Handler<P>, ep: Endpoi
         return;
     };
     c.endpoints.flags[ep] |= flag::UNREACHABLE;
-    let (rank, name) = (c.endpoints.rank[ep], cold.name.clone());
+    let (rank, name) = (c.endpoints.rank[ep], c.endpoints.name[ep].clone());
     finish::fail_sends(c, ep);
     finish::report(c, handler);
     handler.on_event(c, Event::PeerUnreachable { peer, rank, name: &name, code });

@@ -122,7 +122,7 @@ mod tests {
     fn encoded_sample_is_stable() {
         let bytes = sample(Kind::Data, 0);
         let expect: [u8; 32] = [
-            0x11, 0x27, 0, 0, 0x44, 0x33, 0x22, 0x11, 3, 0, 0, 0, 9, 0, 0, 0, 255, 255, 255, 255,
+            0x11, 0x0F, 0, 0, 0x44, 0x33, 0x22, 0x11, 3, 0, 0, 0, 9, 0, 0, 0, 255, 255, 255, 255,
             7, 0, 0, 0, 0xDD, 0xCC, 0xBB, 0xAA, 64, 0, 5, 0,
         ];
         assert_eq!(bytes, expect);

@@ -1,2 +1,37 @@
 //! The command `tickwire`.
-fn main() {}
+
+mod info;
+mod pingpong;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Reliable microsecond messages over unreliable datagrams.
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Measure half round trips and bandwidth between two processes, every byte verified
+    Pingpong(pingpong::Args),
+    /// List ports and libfabric providers with their limits, and why something is unusable
+    Info(info::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Pingpong(args) => pingpong::run(&args),
+        Command::Info(args) => info::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("tickwire: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -451,8 +451,7 @@ impl Network {
     }
 
     fn unhold(&mut self, packet: u32) {
-        let row = self.pool.get_mut(packet);
-        row.passes_left = 0;
+        let row = self.pool.get(packet);
         let (pair, channel) = ((row.from, row.to), row.channel as usize);
         let pair = self.pairs.get_mut(&pair).expect("a pair with a held packet");
         pair.held[channel].retain(|&id| id != packet);

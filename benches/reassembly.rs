@@ -1,0 +1,46 @@
+//! Large messages between two engines on `sim`: chunking, reassembly, delivery.
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use tickwire::ports::sim::{LinkModel, SimNet, SimPortConfig};
+use tickwire::{Config, Context, Engine, Event, JobKey, Rank, Tag, Token};
+
+fn bench(c: &mut Criterion) {
+    let mut group = c.benchmark_group("reassembly");
+    for len in [64usize << 10, 1 << 20] {
+        let net = SimNet::new(1, LinkModel::default());
+        let open = |rank| {
+            let config = Config::new(Rank(rank), JobKey(1));
+            Engine::new(config, net.port(SimPortConfig::default())).unwrap()
+        };
+        let (mut a, mut b) = (open(0), open(1));
+        let to_b = a.add_peer(&b.local_address()).unwrap();
+        b.add_peer(&a.local_address()).unwrap();
+        let mut spare = Some(vec![7u8; len]);
+        group.throughput(Throughput::Bytes(len as u64));
+        group.bench_function(format!("{len}B"), |bencher| {
+            bencher.iter(|| {
+                let buffer = spare.take().unwrap();
+                a.send_from(to_b, Tag(1), buffer, Token(1)).unwrap();
+                let mut got = false;
+                while !got || spare.is_none() {
+                    a.tick(&mut |_: &mut Context<_>, event: Event<'_>| {
+                        if let Event::SendDone { buffer, .. } = event {
+                            spare = buffer;
+                        }
+                    });
+                    b.tick(&mut |_: &mut Context<_>, event: Event<'_>| {
+                        if let Event::Received(message) = event {
+                            assert_eq!(message.bytes().len(), len);
+                            got = true;
+                        }
+                    });
+                    net.advance(1000);
+                }
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, bench);
+criterion_main!(benches);

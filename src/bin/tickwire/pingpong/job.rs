@@ -1,0 +1,359 @@
+//! Starting both sides, and the loop of each.
+
+use super::report::{Report, Row};
+use super::side::{END, MEASURER, Side};
+use super::{Args, PortName};
+use hdrhistogram::Histogram;
+use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tickwire::bootstrap;
+use tickwire::ports::Port;
+use tickwire::ports::faults::Faults;
+use tickwire::ports::libfabric::{Libfabric, LibfabricConfig};
+use tickwire::ports::sim::{LinkModel, SimNet, SimPort, SimPortConfig};
+use tickwire::ports::udp::{Udp, UdpConfig};
+use tickwire::{Config, EndpointHandle, Engine, JobKey, PeerAddress, Rank};
+
+/// Ends the echoing process in every outcome.
+struct Peer(Child);
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing to kill.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The side that measures: starts the other one, or waits for it.
+pub fn measuring(args: &Args) -> Result<(), String> {
+    let at = args.listen.unwrap_or((Ipv4Addr::LOCALHOST, 0).into());
+    let listener = TcpListener::bind(at).map_err(|error| format!("listening at {at}: {error}"))?;
+    let at = listener.local_addr().map_err(|error| error.to_string())?;
+    let patience = Duration::from_secs(if args.listen.is_some() { 600 } else { 30 });
+    let server = std::thread::spawn(move || bootstrap::serve(listener, 2, patience));
+    let mut peer = None;
+    if args.listen.is_some() {
+        println!("on the other host: {}", other_line(args, at));
+    } else {
+        peer = Some(start_peer(args, at)?);
+    }
+    let mut report = Report::new(args);
+    with_engine(args, Rank(MEASURER), at, patience, |engine| {
+        measure_any(engine, args, &mut report)
+    })?;
+    if let Some(peer) = &mut peer {
+        let mut text = String::new();
+        if let Some(stdout) = peer.0.stdout.as_mut() {
+            stdout.read_to_string(&mut text).map_err(|error| error.to_string())?;
+        }
+        let status = peer.0.wait().map_err(|error| error.to_string())?;
+        if !status.success() {
+            return Err(format!("the echoing process failed: {status}"));
+        }
+        report.peer_counters = serde_json::from_str(&text).ok();
+    }
+    // Both have left the rendezvous by now.
+    server.join().map_err(|_| "the rendezvous panicked")?.map_err(|error| error.to_string())?;
+    report.finish(args)
+}
+
+/// The side that echoes.
+pub fn echoing(args: &Args, rendezvous: SocketAddr) -> Result<(), String> {
+    if args.child {
+        // The parent holds our standard input: when it closes, nobody needs us any more.
+        std::thread::spawn(|| {
+            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+            std::process::exit(3);
+        });
+    }
+    let patience = Duration::from_secs(30);
+    with_engine(args, Rank(1), rendezvous, patience, |engine| echo_any(engine, args))
+}
+
+fn start_peer(args: &Args, at: SocketAddr) -> Result<Peer, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    Command::new(program)
+        .args(peer_args(args, at))
+        .arg("--child")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map(Peer)
+        .map_err(|error| format!("starting the echoing process: {error}"))
+}
+
+fn peer_args(args: &Args, at: SocketAddr) -> Vec<String> {
+    let mut out = vec!["pingpong".into(), format!("--connect={at}")];
+    out.push(format!("--port={}", args.port.as_str()));
+    out.push(format!("--key={}", args.key));
+    out.push(format!("--seed={}", args.seed));
+    out.push(format!("--timeout={}", args.timeout));
+    if let Some(provider) = &args.provider {
+        out.push(format!("--provider={provider}"));
+    }
+    if let Some(faults) = &args.faults {
+        out.push(format!("--faults={faults}"));
+    }
+    if args.checksum() {
+        out.push("--checksum".into());
+    }
+    if let (Some(bind), None) = (args.bind, args.listen) {
+        out.push(format!("--bind={bind}"));
+    }
+    out
+}
+
+fn other_line(args: &Args, at: SocketAddr) -> String {
+    format!("tickwire {} --bind=(an address of that host)", peer_args(args, at).join(" "))
+}
+
+/// An engine over any of the ports, with or without faults.
+enum AnyEngine<'a> {
+    Udp(&'a mut Engine<Udp>, EndpointHandle),
+    UdpFaults(&'a mut Engine<Faults<Udp>>, EndpointHandle),
+    Libfabric(&'a mut Engine<Libfabric>, EndpointHandle),
+    LibfabricFaults(&'a mut Engine<Faults<Libfabric>>, EndpointHandle),
+}
+
+fn measure_any(engine: AnyEngine<'_>, args: &Args, report: &mut Report) -> Result<(), String> {
+    match engine {
+        AnyEngine::Udp(e, peer) => measure(e, peer, args, report, &mut || Ok(())),
+        AnyEngine::UdpFaults(e, peer) => measure(e, peer, args, report, &mut || Ok(())),
+        AnyEngine::Libfabric(e, peer) => measure(e, peer, args, report, &mut || Ok(())),
+        AnyEngine::LibfabricFaults(e, peer) => measure(e, peer, args, report, &mut || Ok(())),
+    }
+}
+
+fn echo_any(engine: AnyEngine<'_>, args: &Args) -> Result<(), String> {
+    match engine {
+        AnyEngine::Udp(e, peer) => echo(e, peer, args),
+        AnyEngine::UdpFaults(e, peer) => echo(e, peer, args),
+        AnyEngine::Libfabric(e, peer) => echo(e, peer, args),
+        AnyEngine::LibfabricFaults(e, peer) => echo(e, peer, args),
+    }
+}
+
+fn engine_config(args: &Args, rank: Rank) -> Config {
+    let mut config = Config::new(rank, JobKey(args.key));
+    config.peers_max = 4;
+    config.checksum = args.checksum();
+    config
+}
+
+/// Opens the port, builds the engine, meets the other side, runs `body`.
+fn with_engine(
+    args: &Args,
+    rank: Rank,
+    rendezvous: SocketAddr,
+    patience: Duration,
+    body: impl FnOnce(AnyEngine<'_>) -> Result<(), String>,
+) -> Result<(), String> {
+    let seed = args.seed ^ (u64::from(rank.0) << 32);
+    let meet = |address: PeerAddress| -> Result<(PeerAddress, bootstrap::Joined), String> {
+        let joined = bootstrap::join(rendezvous, Some(rank.0), &address.to_bytes(), patience)
+            .map_err(|error| error.to_string())?;
+        let other = &joined.blobs[1 - rank.0 as usize];
+        let other = PeerAddress::from_bytes(other).map_err(|error| error.to_string())?;
+        Ok((other, joined))
+    };
+    macro_rules! run {
+        ($port:expr, $variant:ident) => {{
+            let mut engine =
+                Engine::new(engine_config(args, rank), $port).map_err(|error| error.to_string())?;
+            let (other, _joined) = meet(engine.local_address())?;
+            let peer = engine.add_peer(&other).map_err(|error| error.to_string())?;
+            if rank.0 == MEASURER {
+                println!("{}; {}", engine.port().describe(), engine.limits_text());
+            }
+            body(AnyEngine::$variant(&mut engine, peer))
+        }};
+    }
+    if args.port == PortName::Udp {
+        let mut config = UdpConfig::default();
+        config.bind = args.bind.or(config.bind);
+        let port = Udp::open(&config).map_err(|error| error.to_string())?;
+        if rank.0 == MEASURER {
+            port.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
+        }
+        match &args.faults {
+            None => run!(port, Udp),
+            Some(faults) => run!(Faults::new(port, *faults, seed), UdpFaults),
+        }
+    } else {
+        let mut config =
+            LibfabricConfig { provider: args.provider.clone(), ..LibfabricConfig::default() };
+        config.bind = args.bind.or(config.bind);
+        let port = Libfabric::open(&config).map_err(|error| error.to_string())?;
+        match &args.faults {
+            None => run!(port, Libfabric),
+            Some(faults) => run!(Faults::new(port, *faults, seed), LibfabricFaults),
+        }
+    }
+}
+
+/// Ticks and looks after progress: an error of a side, or silence for too long, ends the job.
+struct Watch {
+    last: (u64, u64),
+    since: Instant,
+    limit: Duration,
+    idle: u32,
+}
+
+impl Watch {
+    fn new(args: &Args) -> Self {
+        let limit = Duration::from_secs(args.timeout.into());
+        Self { last: (0, 0), since: Instant::now(), limit, idle: 0 }
+    }
+
+    fn tick<P: Port>(&mut self, engine: &mut Engine<P>, side: &mut Side) -> Result<(), String> {
+        let work = engine.tick(side);
+        side.retry(engine);
+        if let Some(failure) = side.failure.take() {
+            return Err(failure);
+        }
+        if !work.is_idle() {
+            self.idle = 0;
+            return Ok(());
+        }
+        self.idle += 1;
+        if self.idle.is_multiple_of(4096) {
+            // With fewer cores than processes the other side needs this one.
+            std::thread::yield_now();
+            let progress = (side.arrived, engine.counters().segments_accepted);
+            if progress != self.last {
+                (self.last, self.since) = (progress, Instant::now());
+            } else if self.since.elapsed() > self.limit {
+                let rows = engine.counters().rows();
+                let rows: Vec<_> = rows.into_iter().filter(|(_, n)| *n > 0).collect();
+                return Err(format!(
+                    "nothing arrived for {:?} (see --timeout); counters: {rows:?}",
+                    self.limit
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn measure<P: Port>(
+    engine: &mut Engine<P>,
+    peer: EndpointHandle,
+    args: &Args,
+    report: &mut Report,
+    pump: &mut dyn FnMut() -> Result<(), String>,
+) -> Result<(), String> {
+    let mut side = Side::new(MEASURER);
+    let mut watch = Watch::new(args);
+    let mut number = 0;
+    for &size in &args.sizes {
+        let iters = args.iters_for(size);
+        let warmup = (iters / 10).clamp(1, 200);
+        let bar = report.bar(size, iters);
+        let mut half_ns = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3)
+            .map_err(|error| error.to_string())?;
+        let mut total_ns = 0;
+        for i in 0..iters + warmup {
+            side.prepare(size);
+            let start = engine.port().now();
+            while !side.send(engine, peer)? {
+                watch.tick(engine, &mut side)?;
+                pump()?;
+            }
+            while side.newest != Some(number) {
+                watch.tick(engine, &mut side)?;
+                pump()?;
+            }
+            number += 1;
+            if i >= warmup {
+                let rtt_ns = side.arrived_ns.saturating_sub(start);
+                total_ns += rtt_ns;
+                half_ns.saturating_record(rtt_ns / 2);
+                bar.inc(1);
+            }
+        }
+        bar.finish_and_clear();
+        report.row(Row::new(size, iters, &half_ns, total_ns));
+    }
+    // The end is a message like others: delivered for certain.
+    while engine.send_copy(peer, END, &[]).is_err() {
+        watch.tick(engine, &mut side)?;
+        pump()?;
+    }
+    while !(side.ended && engine.is_drained(peer)) {
+        watch.tick(engine, &mut side)?;
+        pump()?;
+    }
+    linger(engine, &mut side, args);
+    report.counters = engine.counters().clone();
+    Ok(())
+}
+
+fn echo<P: Port>(engine: &mut Engine<P>, peer: EndpointHandle, args: &Args) -> Result<(), String> {
+    let mut side = Side::new(1);
+    let mut watch = Watch::new(args);
+    while !side.ended {
+        watch.tick(engine, &mut side)?;
+    }
+    while engine.send_copy(peer, END, &[]).is_err() {
+        watch.tick(engine, &mut side)?;
+    }
+    // The other side may leave as soon as it has our end, and its last ack may be lost: that is
+    // no failure, so this wait is bounded and its outcome does not matter.
+    let patience = 500_000_000;
+    engine.tick_until(&mut side, patience, |context| context.is_drained(peer));
+    if args.child {
+        let counters =
+            serde_json::to_string(engine.counters()).map_err(|error| error.to_string())?;
+        println!("{counters}");
+    }
+    Ok(())
+}
+
+/// Answers resends of a side whose last acks were lost, for a while.
+fn linger<P: Port>(engine: &mut Engine<P>, side: &mut Side, args: &Args) {
+    let lossy = args.faults.is_some() || args.listen.is_some();
+    let linger_ns = if lossy { 300_000_000 } else { 2_000_000 };
+    engine.tick_until(side, linger_ns, |_| false);
+}
+
+/// Both sides in this process, on a simulated network.
+pub fn simulated(args: &Args) -> Result<(), String> {
+    let mut model =
+        LinkModel { latency_ns: 1000, bytes_per_s: 10_000_000_000, ..Default::default() };
+    if let Some(faults) = &args.faults {
+        model.loss = faults.loss;
+        model.dup = faults.dup;
+        model.corrupt = faults.corrupt;
+        model.reorder = faults.reorder;
+        model.reorder_places_max = faults.reorder_places_max;
+        model.reorder_delay_ns = 200_000;
+    }
+    let net = SimNet::new(args.seed, model);
+    let open = |rank| {
+        let config = engine_config(args, Rank(rank));
+        Engine::new(config, net.port(SimPortConfig::default())).map_err(|error| error.to_string())
+    };
+    let (mut a, mut b): (Engine<SimPort>, Engine<SimPort>) = (open(0)?, open(1)?);
+    let (of_a, of_b) = (a.local_address(), b.local_address());
+    let to_b = a.add_peer(&of_b).map_err(|error| error.to_string())?;
+    let to_a = b.add_peer(&of_a).map_err(|error| error.to_string())?;
+    println!("simulated link of 1 us and 10 GB/s, both sides in this process, virtual time");
+    let mut report = Report::new(args);
+    let mut side = Side::new(1);
+    let mut end_sent = false;
+    let mut pump = || {
+        b.tick(&mut side);
+        side.retry(&mut b);
+        if side.ended && !end_sent {
+            end_sent = b.send_copy(to_a, END, &[]).is_ok();
+        }
+        net.advance(100);
+        side.failure.take().map_or(Ok(()), Err)
+    };
+    measure(&mut a, to_b, args, &mut report, &mut pump)?;
+    report.peer_counters = serde_json::to_value(b.counters()).ok();
+    report.finish(args)
+}
