@@ -51,7 +51,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn places_agree_with_wide_integers(expected: u32, offset in -70_000i64..70_000, w in 1u32..4096) {
+        fn places_agree_with_wide_integers(
+            expected: u32,
+            offset in -70_000i64..70_000,
+            w in 1u32..4096,
+        ) {
             let seq = Seq::new((i64::from(expected) + offset) as u32);
             let want = match offset {
                 0 => Place::Expected,

@@ -47,7 +47,8 @@ fn show_libfabric() {
             Err(reason) => format!("unusable: {reason}"),
         };
         println!(
-            "           {} on {} ({}): datagrams {} B, prefix {} B, gathers {}, queues {}/{}: {verdict}",
+            "           {} on {} ({}): datagrams {} B, prefix {} B, gathers {}, queues {}/{}: \
+             {verdict}",
             p.provider,
             p.domain,
             p.fabric,
