@@ -1,5 +1,8 @@
 //! Large messages between two engines on `sim`: chunking, reassembly, delivery.
 
+// The macros of criterion make undocumented functions.
+#![allow(missing_docs)]
+
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tickwire::ports::sim::{LinkModel, SimNet, SimPortConfig};
 use tickwire::{Config, Context, Engine, Event, JobKey, Rank, Tag, Token};

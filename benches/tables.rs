@@ -1,5 +1,8 @@
 //! The tables' hot operations.
 
+// The macros of criterion make undocumented functions.
+#![allow(missing_docs)]
+
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
 use tickwire_tables::handle::Row;

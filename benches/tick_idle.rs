@@ -1,5 +1,8 @@
 //! One tick of an idle engine with 10, 1 000 and 100 000 ready peers.
 
+// The macros of criterion make undocumented functions.
+#![allow(missing_docs)]
+
 use criterion::{Criterion, criterion_group, criterion_main};
 use tickwire::ports::sim::{LinkModel, SimNet, SimPort, SimPortConfig};
 use tickwire::{Config, Context, Engine, Event, Incarnation, JobKey, Rank};

@@ -1,5 +1,8 @@
 //! Messages per second through two engines on `sim` without delays: send + receive + ack, one core.
 
+// The macros of criterion make undocumented functions.
+#![allow(missing_docs)]
+
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tickwire::ports::sim::{LinkModel, SimNet, SimPort, SimPortConfig};
 use tickwire::{Config, Context, EndpointHandle, Engine, Event, JobKey, Rank, Tag};
