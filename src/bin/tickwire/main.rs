@@ -17,7 +17,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Measure half round trips and bandwidth between two processes, every byte verified
-    Pingpong(pingpong::Args),
+    Pingpong(Box<pingpong::Args>),
     /// List ports and libfabric providers with their limits, and why something is unusable
     Info(info::Args),
 }
