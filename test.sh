@@ -156,7 +156,7 @@ step 'cargo test' 1200 cargo test --workspace
 if [ "$mode" = all ]; then
     step 'cargo doc' 300 env RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps
     commands
-    step 'cargo bench, each once' 900 cargo bench -- --test
+    step 'cargo bench, each once' 1500 cargo bench --bench '*' -- --test
     fuzz
 fi
 
