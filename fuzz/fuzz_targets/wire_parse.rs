@@ -1,38 +1,78 @@
-//! Any bytes are a datagram or a counted error, never a panic; so are address blobs.
+//! Any bytes give a packet or an error; what was understood can be written back; a peer's
+//! address that was understood reads the same again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use tickwire::PeerAddress;
-use tickwire::wire::{self, HEADER_BYTES, Packet};
+use tickwire::wire::{self, ChunkHeader, HEADER_BYTES, Header, Packet, chunk};
 
-fuzz_target!(|bytes: &[u8]| {
-    if let Ok(address) = PeerAddress::from_bytes(bytes) {
-        let again = PeerAddress::from_bytes(&address.to_bytes()).expect("what was read is written");
-        assert_eq!(again, address);
+/// The first four bytes of the input name the job, so that inputs need not guess it.
+const JOB_BYTES: usize = 4;
+
+fn encode(packet: &Packet<'_>, bitmap: &[u8]) -> Vec<u8> {
+    let (header, extra, payload): (&Header, Option<&ChunkHeader>, &[u8]) = match packet {
+        Packet::Data(header, payload) => (header, None, payload),
+        Packet::Chunk(header, extra, payload) => (header, Some(extra), payload),
+        Packet::Ack(header, _) => (header, None, bitmap),
+    };
+    let mut out = vec![0; HEADER_BYTES];
+    header.write(out.first_chunk_mut().unwrap());
+    if let Some(extra) = extra {
+        let mut bytes = [0; chunk::EXTRA_BYTES];
+        extra.write(&mut bytes);
+        out.extend(bytes);
     }
-    // The key in the datagram, so that the checks behind it are reached.
-    let key = bytes.get(4..8).map_or(0, |key| u32::from_le_bytes(key.try_into().unwrap()));
-    for checksum in [false, true] {
-        let Ok(packet) = wire::parse(bytes, key, checksum) else { continue };
-        let header = match &packet {
-            Packet::Data(header, payload) => {
-                assert_eq!(payload.len(), usize::from(header.payload_bytes));
-                header
-            }
-            Packet::Chunk(header, chunk, payload) => {
-                assert_eq!(payload.len(), usize::from(header.payload_bytes));
-                if chunk.is_on_grid(payload.len(), 1424) {
-                    assert!(chunk.offset_bytes + payload.len() as u64 <= chunk.total_bytes);
-                }
-                header
-            }
-            Packet::Ack(header, bitmap) => {
-                assert!(bitmap.iter().all(|bit| bit < 4096));
-                header
-            }
-        };
-        let mut written = [0; HEADER_BYTES];
-        header.write(&mut written);
-        assert_eq!(written, bytes[..HEADER_BYTES]);
+    out.extend(payload);
+    out
+}
+
+fn check(bytes: &[u8], job: u32, checksum: bool) {
+    let Ok(packet) = wire::parse(bytes, job, checksum) else { return };
+    let (header, extra) = match &packet {
+        Packet::Data(header, _) | Packet::Ack(header, _) => (header, 0),
+        Packet::Chunk(header, ..) => (header, chunk::EXTRA_BYTES),
+    };
+    let body = HEADER_BYTES + extra..HEADER_BYTES + extra + header.payload_bytes as usize;
+    let again = encode(&packet, &bytes[body.clone()]);
+    assert_eq!(again, bytes[..body.end], "written back, it differs");
+    if let Packet::Ack(_, bitmap) = &packet {
+        let ones: u32 = bytes[body.clone()].iter().map(|b| b.count_ones()).sum();
+        let bits: Vec<u32> = bitmap.iter().collect();
+        assert_eq!(bits.len(), ones as usize);
+        assert!(bits.is_sorted_by(|a, b| a < b), "{bits:?}");
+        assert!(bits.iter().all(|&bit| bit < 4096));
+    }
+    if let Packet::Chunk(_, chunk, payload) = &packet
+        && chunk.is_on_grid(payload.len(), 1424)
+    {
+        assert!(chunk.offset_bytes + payload.len() as u64 <= chunk.total_bytes);
+    }
+    if checksum {
+        // Any one wrong bit is noticed.
+        let mut wrong = bytes.to_vec();
+        wrong[body.end / 2] ^= 0x10;
+        assert!(wire::parse(&wrong, job, true).is_err());
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    if let Ok(address) = PeerAddress::from_bytes(data) {
+        let again = PeerAddress::from_bytes(&address.to_bytes());
+        assert_eq!(again.as_ref(), Ok(&address));
+    }
+    let Some((job, bytes)) = data.split_first_chunk::<JOB_BYTES>() else { return };
+    let job = u32::from_le_bytes(*job);
+    check(bytes, job, false);
+    check(bytes, job, true);
+    // The same with a checksum that fits, which no fuzzer would guess.
+    if let Ok(packet) = wire::parse(bytes, job, false) {
+        let extra = if matches!(packet, Packet::Chunk(..)) { chunk::EXTRA_BYTES } else { 0 };
+        let (Packet::Data(header, _) | Packet::Chunk(header, ..) | Packet::Ack(header, _)) = packet;
+        let end = HEADER_BYTES + extra + header.payload_bytes as usize;
+        let mut sealed = bytes[..end].to_vec();
+        sealed.extend([0; wire::CHECKSUM_BYTES]);
+        wire::write_checksum(&mut sealed, end);
+        assert!(wire::parse(&sealed, job, true).is_ok());
+        check(&sealed, job, true);
     }
 });
