@@ -7,11 +7,11 @@ use crate::error::{BuildError, PeerError, SendError};
 use crate::event::Handler;
 use crate::ids::EndpointHandle;
 use crate::invariants::{self, Violation};
-use crate::ports::{Channel, Port};
+use crate::ports::{Channel, Completion, CompletionKind, Port};
 use crate::state::buffers::BufferPool;
 use crate::state::endpoints::Endpoints;
 use crate::state::fragments::Fragments;
-use crate::state::rail::Rail;
+use crate::state::rail::{BATCH, Rail};
 use crate::state::segments::Segments;
 use crate::state::worklists::WorkLists;
 use crate::stats::{Counters, Work};
@@ -36,6 +36,8 @@ pub(crate) struct Inbox {
     pub freed: FreedSlots,
     /// Slots that hold early small messages.
     pub held: u32,
+    /// What one poll reads; kept here, as clearing it anew would be half of an idle tick.
+    pub scratch: Box<[Completion; BATCH]>,
 }
 
 /// Consumed receive slots, by the channel that their number belongs to.
@@ -61,7 +63,8 @@ impl Inbox {
         let priority = (slots.first()..first_data).collect();
         let data = (first_data..slots.end()).collect();
         let freed = FreedSlots { first_data, by_channel: [priority, data] };
-        Self { slots, posted: [0; 2], freed, held: 0 }
+        let none = Completion { kind: CompletionKind::Sent, slot: 0, len_bytes: 0 };
+        Self { slots, posted: [0; 2], freed, held: 0, scratch: Box::new([none; BATCH]) }
     }
 
     #[inline]

@@ -25,12 +25,11 @@ pub(crate) fn run<P: Port>(
     for channel in Channel::ALL {
         let mut budget = c.config.completions_per_tick_max as usize;
         while budget > 0 {
-            let mut batch =
-                [Completion { kind: CompletionKind::Sent, slot: 0, len_bytes: 0 }; BATCH];
             let want = BATCH.min(budget);
-            let got = c.rail.port.poll(channel, &mut batch[..want]);
-            for completion in &batch[..got] {
-                on_completion(c, inbox, handler, channel, completion);
+            let got = c.rail.port.poll(channel, &mut inbox.scratch[..want]);
+            for i in 0..got {
+                let completion = inbox.scratch[i];
+                on_completion(c, inbox, handler, channel, &completion);
             }
             finish::report(c, handler);
             // What handlers sent leaves before the next batch is looked at.
