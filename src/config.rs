@@ -22,7 +22,7 @@ pub struct Config {
     pub name: String,
     /// Most peers at a time; at most 2^20. Memory: under 256 bytes each. Default 1024.
     pub peers_max: u32,
-    /// Ranks are below this; 4 bytes each. Default 65536.
+    /// Ranks are below this; at most 2^24, 4 bytes each. Default 65536.
     pub ranks_max: u32,
     /// Peers with unacked segments or gaps at one time; others wait. Default: `peers_max`, at
     /// most 256. Memory: 12 bytes times `window_segments` each.
@@ -110,43 +110,44 @@ impl Config {
 
     /// Checks every field and fixes all capacities, given what the port can do.
     pub(crate) fn limits(&self, caps: &PortCaps) -> Result<Limits, BuildError> {
-        let window = u32::from(self.window_segments);
-        let at_least = |field, value: u64, min: u64| {
-            if value >= min { Ok(()) } else { Err(refuse(field, value, format!("at least {min}"))) }
-        };
-        if !(64..=4096).contains(&window) || !window.is_power_of_two() {
-            let reason = "must be a power of two from 64 to 4096".into();
-            return Err(refuse("window_segments", u64::from(window), reason));
-        }
-        if self.peers_max > (1 << 20) {
-            return Err(refuse("peers_max", u64::from(self.peers_max), "at most 2^20".into()));
-        }
-        if self.fragments_max > (1 << 20) {
-            let reason = "at most 2^20".into();
-            return Err(refuse("fragments_max", u64::from(self.fragments_max), reason));
-        }
-        at_least("peers_max", u64::from(self.peers_max), 1)?;
-        at_least("active_peers_max", u64::from(self.active_peers_max), 1)?;
-        at_least("congestion_window_segments", u64::from(self.congestion_window_segments), 1)?;
-        at_least("send_slots", u64::from(self.send_slots), 2)?;
-        at_least("ack_slots", u64::from(self.ack_slots), 1)?;
-        at_least("receive_slots", u64::from(self.receive_slots), 4)?;
-        at_least("fragments_max", u64::from(self.fragments_max), 4)?;
-        at_least("half_received_per_peer_max", u64::from(self.half_received_per_peer_max), 2)?;
-        at_least("rto.min_ns", u64::from(self.rto.min_ns), 1)?;
-        at_least("rto.max_ns", u64::from(self.rto.max_ns), u64::from(self.rto.min_ns))?;
-        at_least("message_bytes_max", self.message_bytes_max, 1)?;
-        let need = self.message_bytes_max.saturating_mul(2);
-        at_least("half_received_bytes_max", self.half_received_bytes_max, need)?;
-        for (field, value) in [
-            ("resends_per_tick_max", self.resends_per_tick_max),
-            ("completions_per_tick_max", self.completions_per_tick_max),
-            ("burst_segments", self.burst_segments),
-            ("pack_ahead_segments", self.pack_ahead_segments),
+        /// Rows of any table: what handles can name.
+        const ROWS_MAX: u64 = 1 << 20;
+        /// No pool of buffers is larger: 64 TiB.
+        const BYTES_MAX: u64 = 1 << 46;
+        let window = u64::from(self.window_segments);
+        let half_min = self.message_bytes_max.saturating_mul(2);
+        let any = u64::from(u32::MAX);
+        for (field, value, min, max) in [
+            ("window_segments", window, 64, 4096),
+            ("peers_max", self.peers_max.into(), 1, ROWS_MAX),
+            ("ranks_max", self.ranks_max.into(), 1, 1 << 24),
+            ("active_peers_max", self.active_peers_max.into(), 1, any),
+            ("congestion_window_segments", self.congestion_window_segments.into(), 1, any),
+            ("send_slots", self.send_slots.into(), 2, ROWS_MAX),
+            ("ack_slots", self.ack_slots.into(), 1, ROWS_MAX),
+            ("receive_slots", self.receive_slots.into(), 4, ROWS_MAX),
+            ("fragments_max", self.fragments_max.into(), 8, ROWS_MAX),
+            ("half_received_per_peer_max", self.half_received_per_peer_max.into(), 2, any),
+            ("message_bytes_max", self.message_bytes_max, 1, BYTES_MAX / 2),
+            ("half_received_bytes_max", self.half_received_bytes_max, half_min, BYTES_MAX),
+            ("rto.min_ns", self.rto.min_ns.into(), 1, any),
+            ("rto.initial_ns", self.rto.initial_ns.into(), 1, any),
+            ("rto.max_ns", self.rto.max_ns.into(), self.rto.min_ns.into(), any),
+            ("resends_per_tick_max", self.resends_per_tick_max.into(), 1, any),
+            ("completions_per_tick_max", self.completions_per_tick_max.into(), 1, any),
+            ("burst_segments", self.burst_segments.into(), 1, any),
+            ("pack_ahead_segments", self.pack_ahead_segments.into(), 1, any),
         ] {
-            at_least(field, u64::from(value), 1)?;
+            if !(min..=max).contains(&value) {
+                let reason =
+                    if max == any { format!("at least {min}") } else { format!("{min} to {max}") };
+                return Err(refuse(field, value, reason));
+            }
         }
-        self.datagram_limits(caps, window)
+        if !window.is_power_of_two() {
+            return Err(refuse("window_segments", window, "must be a power of two".into()));
+        }
+        self.datagram_limits(caps, window as u32)
     }
 
     fn datagram_limits(&self, caps: &PortCaps, window: u32) -> Result<Limits, BuildError> {
@@ -224,4 +225,45 @@ fn host_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname")
         .map(|name| name.trim().to_owned())
         .unwrap_or_else(|_| "host".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Engine;
+    use crate::error::BuildError;
+    use crate::ports::sim::{LinkModel, SimNet, SimPortConfig};
+
+    /// Every number at its extremes either works or is refused by name; nothing overflows, and
+    /// nothing is allocated from an absurd value.
+    #[test]
+    fn absurd_numbers_are_refused_by_name() {
+        type Set = fn(&mut Config, u32);
+        let fields: [(&str, Set); 12] = [
+            ("window_segments", |c, n| c.window_segments = n as u16),
+            ("peers_max", |c, n| c.peers_max = n),
+            ("ranks_max", |c, n| c.ranks_max = n),
+            ("send_slots", |c, n| c.send_slots = n),
+            ("ack_slots", |c, n| c.ack_slots = n),
+            ("receive_slots", |c, n| c.receive_slots = n),
+            ("fragments_max", |c, n| c.fragments_max = n),
+            ("message_bytes_max", |c, n| c.message_bytes_max = u64::from(n) << 32),
+            ("half_received_bytes_max", |c, n| c.half_received_bytes_max = u64::from(n) << 32),
+            ("rto.max_ns", |c, n| c.rto.max_ns = if n == 0 { 0 } else { c.rto.min_ns - 1 }),
+            ("burst_segments", |c, _| c.burst_segments = 0),
+            ("rto.min_ns", |c, _| c.rto.min_ns = 0),
+        ];
+        for (name, set) in fields {
+            for value in [0, u32::MAX] {
+                let net = SimNet::new(1, LinkModel::default());
+                let mut config = Config::new(Rank(0), JobKey(1));
+                set(&mut config, value);
+                match Engine::new(config, net.port(SimPortConfig::default())) {
+                    Err(BuildError::Config { field, .. }) => assert_eq!(field, name),
+                    Err(error) => panic!("{name} = {value}: {error}"),
+                    Ok(_) => panic!("{name} = {value} was accepted"),
+                }
+            }
+        }
+    }
 }

@@ -182,22 +182,27 @@ impl<P: Port> Engine<P> {
         Ok(())
     }
 
-    /// Ticks until `done` says so or `timeout_ns` is over; true in the first case. For tools and
-    /// tests on ports whose clock runs by itself.
+    /// Ticks until `done` says so or `timeout_ns` is over; true in the first case. Sleeps a little
+    /// when there is nothing to do: for tools and the end of a job, not for the lowest latency.
     pub fn tick_until(
         &mut self,
         handler: &mut impl Handler<P>,
         timeout_ns: Nanos,
         mut done: impl FnMut(&mut Context<P>) -> bool,
     ) -> bool {
+        // Short enough not to be late for anything, long enough not to burn the core.
+        const IDLE_NS: Nanos = 20_000;
         let deadline = self.context.rail.port.now() + timeout_ns;
         loop {
-            self.tick(handler);
+            let work = self.tick(handler);
             if done(&mut self.context) {
                 return true;
             }
             if self.context.now >= deadline {
                 return false;
+            }
+            if work.is_idle() {
+                self.wait(IDLE_NS);
             }
         }
     }
@@ -224,11 +229,6 @@ impl<P: Port> Engine<P> {
     /// and simulations.
     pub fn check_invariants(&self) -> Result<(), Violation> {
         invariants::check(&self.context, &self.inbox)
-    }
-
-    /// The port, to be steered (wrappers, simulations).
-    pub fn port_mut(&mut self) -> &mut P {
-        &mut self.context.rail.port
     }
 
     /// The capacities in force, for people.

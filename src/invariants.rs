@@ -174,6 +174,7 @@ fn check_attention<P: Port>(c: &Context<P>, ep: EndpointRow) -> Result<(), Viola
 /// I-05, from the rows' side: each live row is in a list, with the port, or waits its turn.
 fn check_segments<P: Port>(c: &Context<P>, listed: &[bool]) -> Result<(), Violation> {
     let s = &c.segments;
+    let mut with_port = vec![0; c.fragments.slab.capacity()];
     for seg in s.slab.iter() {
         let waits = s.frag[seg].is_some_and(|frag| c.fragments.seg[frag] == Some(seg));
         let released = s.has(seg, flag::RELEASED);
@@ -182,6 +183,9 @@ fn check_segments<P: Port>(c: &Context<P>, listed: &[bool]) -> Result<(), Violat
         ensure(!released || s.has(seg, flag::POSTED), "I-06", || {
             format!("{seg:?}: released, not with the port, not freed")
         })?;
+        if let Some(frag) = s.frag[seg].filter(|_| released) {
+            with_port[frag.index()] += 1;
+        }
     }
     let dead = listed
         .iter()
@@ -190,8 +194,11 @@ fn check_segments<P: Port>(c: &Context<P>, listed: &[bool]) -> Result<(), Violat
     ensure(dead.is_none(), "I-05", || format!("dead row {dead:?} in a list"))?;
     for frag in c.fragments.slab.iter() {
         let peer = c.fragments.peer[frag];
+        let acked = c.fragments.unacked[frag] == with_port[frag.index()];
         let known = c.endpoints.slab.get(peer).is_some() || c.fragments.failed[frag];
-        ensure(known, "I-12", || format!("{frag:?}: of {peer:?} (row {:?}), gone", peer.row()))?;
+        ensure(known || acked, "I-12", || {
+            format!("{frag:?}: of {peer:?} (row {:?}), gone", peer.row())
+        })?;
     }
     Ok(())
 }

@@ -189,10 +189,12 @@ pub(crate) fn flush<P: Port>(c: &mut Context<P>) -> u32 {
 
 fn untransmit<P: Port>(c: &mut Context<P>, seg: SegmentRow) {
     let ep = c.segments.ep[seg];
-    c.segments.transmissions[seg] -= 1;
     c.counters.segments_sent -= 1;
-    if c.segments.transmissions[seg] > 0 {
+    if c.segments.transmissions[seg] > 1 {
+        // Stays a resend, so that Karn's rule holds: `sent_ns` is no longer the original's.
         c.counters.segments_resent -= 1;
+    } else {
+        c.segments.transmissions[seg] = 0;
     }
     c.segments.links.remove(&mut c.endpoints.flight[ep], seg);
     c.segments.flags[seg] |= flag::LOST;

@@ -85,7 +85,7 @@ fn identify<P: Port>(c: &mut Context<P>, header: &Header) -> Option<EndpointRow>
     Some(ep)
 }
 
-/// Notes an arrival that wants an ack: now when `urgent` or half the budget is used up, else
+/// Notes an arrival that wants an ack: now when `urgent` or `ack_every` have arrived, else
 /// after the delay, unless data carries it first.
 #[inline]
 fn note_arrival<P: Port>(c: &mut Context<P>, ep: EndpointRow, urgent: bool, alone: bool) {

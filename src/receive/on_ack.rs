@@ -12,13 +12,22 @@ use crate::wire::{AckBitmap, Header};
 use tickwire_tables::handle::Row;
 use tickwire_tables::seq::Seq;
 
-/// The newest of the segments that one ack covers.
+/// The newest of the segments that one ack covers, by time of sending.
 #[derive(Default)]
 struct Newest {
-    sent_ns: Nanos,
-    seq: Option<Seq>,
-    /// Sent only once, so its round trip is known (Karn's rule).
-    sample_sent_ns: Option<Nanos>,
+    /// Among those sent only once: their round trip is known (Karn's rule).
+    once: Option<(Nanos, Seq)>,
+    /// Among those sent again. Whether it is the resend that arrived is a guess.
+    again: Option<(Nanos, Seq)>,
+}
+
+impl Newest {
+    /// What is known to have arrived. A resend counts only when nothing sent once came with it:
+    /// when something did, the resend was for nothing and the ack is the original's. To believe
+    /// it then would declare the whole flight behind the original lost.
+    fn arrived(&self) -> Option<(Nanos, Seq)> {
+        self.once.or(self.again)
+    }
 }
 
 /// Applies cumulative number, bitmap and window. False: it acks what was never sent.
@@ -54,8 +63,8 @@ pub(crate) fn apply<P: Port>(
             release(c, ep, seq, &mut newest);
         }
     }
-    if newest.seq.is_some() {
-        on_progress(c, ep, header, &newest);
+    if let Some(arrived) = newest.arrived() {
+        on_progress(c, ep, header, &newest, arrived);
     }
     if !c.endpoints.flight[ep].is_empty() {
         loss::detect(c, ep);
@@ -78,17 +87,10 @@ fn release<P: Port>(c: &mut Context<P>, ep: EndpointRow, seq: Seq, newest: &mut 
     let seg = SegmentRow::from_index(index as usize);
     debug_assert_eq!(c.segments.seq[seg], seq, "I-03: the ring maps numbers to their segments");
     let sent_ns = c.segments.sent_ns[seg];
-    let once = c.segments.transmissions[seg] == 1;
-    // RFC 8985, 6.2 step 2: an ack right after a resend is for the original.
-    let plausible = once || c.now.saturating_sub(sent_ns) >= c.endpoints.rtt[ep].srtt_ns() / 2;
-    if sent_ns >= newest.sent_ns && plausible {
-        newest.sent_ns = sent_ns;
-        newest.seq = Some(seq);
-    } else if newest.seq.is_none() {
-        newest.seq = Some(seq);
-    }
-    if once {
-        newest.sample_sent_ns = newest.sample_sent_ns.max(Some(sent_ns));
+    let newest =
+        if c.segments.transmissions[seg] == 1 { &mut newest.once } else { &mut newest.again };
+    if newest.is_none_or(|(before, _)| sent_ns >= before) {
+        *newest = Some((sent_ns, seq));
     }
     let list = if c.segments.has(seg, flag::LOST) {
         &mut c.endpoints.lost[ep]
@@ -100,15 +102,25 @@ fn release<P: Port>(c: &mut Context<P>, ep: EndpointRow, seq: Seq, newest: &mut 
 }
 
 #[inline]
-fn on_progress<P: Port>(c: &mut Context<P>, ep: EndpointRow, header: &Header, newest: &Newest) {
+fn on_progress<P: Port>(
+    c: &mut Context<P>,
+    ep: EndpointRow,
+    header: &Header,
+    newest: &Newest,
+    (arrived_sent_ns, arrived): (Nanos, Seq),
+) {
     let e = &mut c.endpoints;
-    if let Some(sent_ns) = newest.sample_sent_ns {
+    // RFC 8985, 6.2 step 2: an ack right after a resend is for the original.
+    let is_guess = newest.once.is_none();
+    let since = c.now.saturating_sub(arrived_sent_ns);
+    let plausible = !is_guess || since >= e.rtt[ep].srtt_ns() / 2;
+    if let Some((sent_ns, _)) = newest.once {
         let rtt = c.now.saturating_sub(sent_ns).saturating_sub(header.ack_delay.as_ns());
         e.rtt[ep].sample(rtt);
     }
-    if newest.sent_ns >= e.newest_acked_sent_ns[ep] {
-        e.newest_acked_sent_ns[ep] = newest.sent_ns;
-        e.newest_acked[ep] = newest.seq.unwrap_or(header.ack);
+    if plausible && arrived_sent_ns >= e.newest_acked_sent_ns[ep] {
+        e.newest_acked_sent_ns[ep] = arrived_sent_ns;
+        e.newest_acked[ep] = arrived;
     }
     e.backoff[ep] = 0;
     if e.acked[ep] == e.next_seq[ep] {

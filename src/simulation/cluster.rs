@@ -57,9 +57,6 @@ struct Book {
     tokens_open: Vec<u64>,
     received: u64,
     failure: Option<Failure>,
-    /// Answer each message of up to this many bytes with one of the same length.
-    echo_bytes_max: Option<usize>,
-    echoes: Vec<(EndpointHandle, usize)>,
 }
 
 impl Book {
@@ -101,9 +98,6 @@ impl Handler<SimPort> for Book {
                     return self.fail(format!("rank {}: message from nobody", self.rank));
                 };
                 self.on_message(source.0, &message);
-                if self.echo_bytes_max.is_some_and(|max| message.bytes().len() <= max) {
-                    self.echoes.push((message.from, message.bytes().len()));
-                }
             }
             Event::SendDone { token, .. } => {
                 match self.tokens_open.iter().position(|&t| t == token.0) {
@@ -169,8 +163,6 @@ impl Cluster {
                     tokens_open: Vec::new(),
                     received: 0,
                     failure: None,
-                    echo_bytes_max: None,
-                    echoes: Vec::new(),
                 };
                 Node {
                     engine,
@@ -223,12 +215,6 @@ impl Cluster {
         self.nodes[node].paused = paused;
     }
 
-    /// `node` answers each message of up to `bytes` bytes with one of the same length, once per
-    /// message, by sends from between ticks.
-    pub fn set_echo(&mut self, node: usize, bytes: usize) {
-        self.nodes[node].book.echo_bytes_max = Some(bytes);
-    }
-
     /// Sends a message of `len` checked bytes. `Again` is an answer, not a failure.
     pub fn send(
         &mut self,
@@ -266,14 +252,6 @@ impl Cluster {
             return Err(failure);
         }
         node.engine.check_invariants().map_err(|v| format!("rank {at}: invariant {v}"))?;
-        for (peer, len) in std::mem::take(&mut node.book.echoes) {
-            let to = self.nodes[at].engine.rank(peer).map_or(0, |rank| rank.0 as usize);
-            match self.send(at, to, len, false) {
-                Ok(()) => {}
-                Err(SendError::Again) => self.nodes[at].book.echoes.push((peer, len)),
-                Err(error) => return Err(format!("rank {at}: echo: {error}")),
-            }
-        }
         Ok(!work.is_idle())
     }
 
@@ -323,7 +301,6 @@ impl Cluster {
         self.nodes.iter().all(|node| {
             node.book.expected.iter().all(VecDeque::is_empty)
                 && node.book.tokens_open.is_empty()
-                && node.book.echoes.is_empty()
                 && node.peers.iter().flatten().all(|&peer| node.engine.is_drained(peer))
         })
     }

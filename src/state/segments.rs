@@ -76,6 +76,7 @@ impl Segments {
         self.transmissions[seg] = 0;
         self.ep[seg] = ep;
         self.frag[seg] = None;
+        self.fragment_id[seg] = 0;
         self.tag[seg] = tag;
         self.payload_bytes[seg] = payload_bytes;
         Some(seg)

@@ -22,10 +22,10 @@ pub(crate) fn run<P: Port>(c: &mut Context<P>) -> Work {
         c.lists.ack_delayed.pop();
         c.lists.ack_due.push(ep);
     }
-    let mut batch = ArrayVec::<SendOp, BATCH>::new();
+    let mut batch = Batch::default();
     let mut posted = 0;
     for _ in 0..c.lists.ack_due.len() {
-        let room = c.rail.room(Channel::Priority).saturating_sub(batch.len() as u32);
+        let room = c.rail.room(Channel::Priority).saturating_sub(batch.ops.len() as u32);
         if c.segments.ack_slots_free.is_empty() || room == 0 {
             break;
         }
@@ -39,14 +39,22 @@ pub(crate) fn run<P: Port>(c: &mut Context<P>) -> Work {
             c.lists.ack_due.push(ep);
             continue;
         }
-        batch.push(write_ack(c, ep));
+        batch.alone.push((ep, c.endpoints.has(ep, flag::ACK_ALONE)));
+        batch.ops.push(write_ack(c, ep));
         transmit::settle_ack(c, ep);
-        if batch.is_full() {
+        if batch.ops.is_full() {
             posted += post(c, &mut batch);
         }
     }
     posted += post(c, &mut batch);
     Work { posted, ..Work::default() }
+}
+
+/// Acks about to be posted, and to whom; whether each had to go alone.
+#[derive(Default)]
+struct Batch {
+    ops: ArrayVec<SendOp, BATCH>,
+    alone: ArrayVec<(EndpointRow, bool), BATCH>,
 }
 
 fn send_will_carry<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> bool {
@@ -81,7 +89,6 @@ fn write_ack<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> SendOp {
         wire::write_checksum(bytes, len);
         len += wire::CHECKSUM_BYTES;
     }
-    c.counters.acks_standalone += 1;
     SendOp {
         slot,
         len_bytes: len as u32,
@@ -90,9 +97,9 @@ fn write_ack<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> SendOp {
     }
 }
 
-/// Posts the batch. An ack that the port refuses is as good as lost: the peer's resend asks
-/// for another.
-fn post<P: Port>(c: &mut Context<P>, batch: &mut ArrayVec<SendOp, BATCH>) -> u32 {
+/// Posts the batch. What the port does not take is due again next tick.
+fn post<P: Port>(c: &mut Context<P>, batch: &mut Batch) -> u32 {
+    let Batch { ops: batch, alone } = batch;
     if batch.is_empty() {
         return 0;
     }
@@ -113,6 +120,12 @@ fn post<P: Port>(c: &mut Context<P>, batch: &mut ArrayVec<SendOp, BATCH>) -> u32
     for op in &batch[free_from..] {
         c.segments.ack_slots_free.push(op.slot);
     }
+    c.counters.acks_standalone += taken as u64;
+    for &(ep, is_alone) in &alone[taken..] {
+        c.endpoints.flags[ep] |= flag::ACK_PENDING | if is_alone { flag::ACK_ALONE } else { 0 };
+        c.lists.ack_due.push(ep);
+    }
     batch.clear();
+    alone.clear();
     taken as u32
 }

@@ -23,11 +23,15 @@ pub(crate) fn run<P: Port>(c: &mut Context<P>, handler: &mut impl Handler<P>) ->
     for InsertResult { context, result } in results {
         c.inserts_outstanding -= 1;
         // The peer may have been removed meanwhile; its handle tells.
-        let handle = EndpointHandle::from_bits((context >> 1) as u32);
-        if let Some(ep) = handle.and_then(|handle| c.endpoints.slab.get(handle)) {
-            let channel = Channel::ALL[(context & 1) as usize];
-            on_result(c, ep, channel, result);
-            settle(c, handler, ep);
+        let peer = EndpointHandle::from_bits((context >> 1) as u32);
+        let channel = Channel::ALL[(context & 1) as usize];
+        match (peer.and_then(|peer| c.endpoints.slab.get(peer)), result) {
+            (Some(ep), result) => {
+                on_result(c, ep, channel, result);
+                settle(c, handler, ep);
+            }
+            (None, Ok(address)) => c.rail.port.remove(channel, address),
+            (None, Err(_)) => {}
         }
     }
     for _ in 0..c.lists.to_insert.len() {

@@ -81,7 +81,7 @@ pub struct Header {
     pub rank: u32,
     /// The sender's incarnation.
     pub incarnation: u32,
-    /// Data, chunk: this segment's number. Ack: the newest number seen.
+    /// Data, chunk: this segment's number. Ack: the next one expected, as `ack`.
     pub seq: Seq,
     /// Everything before this number has arrived.
     pub ack: Seq,
