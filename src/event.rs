@@ -41,8 +41,8 @@ pub enum Event<'a> {
         rank: Rank,
         /// Its name.
         name: &'a str,
-        /// The port's errno-like code.
-        code: i32,
+        /// Why, in the port's words.
+        reason: &'a str,
     },
     /// The rail's link changed.
     Link(LinkEvent),

@@ -98,7 +98,7 @@ fn write<P: Port>(c: &mut Context<P>, ep: EndpointRow, seg: SegmentRow) -> SendO
         let buffer = c.fragments.buffer[frag].as_ref().map(Buffer::bytes).expect("with a buffer");
         let from = c.segments.offset_bytes[seg] as usize;
         let slice = &buffer[from..from + payload as usize];
-        op.gather = Some(Gather { ptr: slice.as_ptr(), len_bytes: payload });
+        op.gather = Some(Gather::of(slice));
         return op;
     }
     op.len_bytes += payload;

@@ -93,7 +93,7 @@ fn udp_with_faults_carries_all_sizes() {
     let faults: FaultConfig = "loss=5%,dup=1%,reorder=5%,corrupt=0.5%".parse().unwrap();
     let open = |rank| {
         let config = UdpConfig { datagram_bytes_max: Some(1472), ..UdpConfig::default() };
-        Faults::new(Udp::open(&config).unwrap(), faults, u64::from(rank))
+        Faults::new(Udp::open(&config).unwrap(), faults, u64::from(rank)).unwrap()
     };
     let mut sides = pair(|config| config.checksum = true, open);
     exchange(&mut sides, &lens());
@@ -126,7 +126,7 @@ fn libfabric_carries_all_sizes() {
 fn libfabric_with_faults_carries_all_sizes() {
     let Some(_) = libfabric(false) else { return };
     let faults: FaultConfig = "loss=5%,dup=1%,reorder=5%,corrupt=0.5%".parse().unwrap();
-    let open = |rank| Faults::new(libfabric(false).unwrap(), faults, u64::from(rank));
+    let open = |rank| Faults::new(libfabric(false).unwrap(), faults, u64::from(rank)).unwrap();
     let mut sides = pair(|config| config.checksum = true, open);
     exchange(&mut sides, &lens());
     assert!(sides[0].engine.counters().segments_resent > 0);
@@ -146,7 +146,10 @@ fn libfabric_refuses_a_bad_address_alone() {
     let done = engine.tick_until(
         &mut |_: &mut Context<_>, event: Event<'_>| match event {
             Event::PeerReady { peer } => ready.push(peer),
-            Event::PeerUnreachable { peer, .. } => unreachable.push(peer),
+            Event::PeerUnreachable { peer, reason, .. } => {
+                assert!(!reason.is_empty());
+                unreachable.push(peer);
+            }
             _ => {}
         },
         200_000_000,

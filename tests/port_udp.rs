@@ -174,13 +174,14 @@ fn gathered_payload_follows_the_header_from_the_slot() {
         let (mut a, mut b) = (Rig::new(ip), Rig::new(ip));
         let to_b = a.knows_rig(Channel::Data, &b);
         let payload: Vec<u8> = (0..9000u32).map(|at| (at % 251) as u8).collect();
+        let payload: &'static [u8] = payload.leak();
         // Alone and in a batch: these go through different system calls.
         for count in [1usize, 5] {
             let ops: Vec<_> = (0..count)
                 .map(|index| {
                     let mut op = a.op(index as u32, &[index as u8; 24], to_b);
                     let part = &payload[index * 100..];
-                    op.gather = Some(Gather { ptr: part.as_ptr(), len_bytes: part.len() as u32 });
+                    op.gather = Some(Gather::of_static(part));
                     op
                 })
                 .collect();

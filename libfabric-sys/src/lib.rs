@@ -1,4 +1,4 @@
-//! Run-time loaded bindings to libfabric 1.x: the types that tickwire touches.
+//! Run-time loaded bindings to libfabric: the types that tickwire touches, and those they name.
 //!
 //! Only a handful of libfabric's functions are real symbols; they are found when [`Library::load`]
 //! is called. Everything else goes through the op tables of libfabric's objects, as the inline
@@ -54,7 +54,7 @@ impl std::fmt::Display for LoadError {
             Self::Missing { path, reason } => write!(f, "cannot load {path}: {reason}"),
             Self::Symbol { name, reason } => write!(f, "libfabric lacks {name}: {reason}"),
             Self::TooOld { major, minor } => {
-                write!(f, "libfabric {major}.{minor} is too old: 1.17 or later of 1.x is needed")
+                write!(f, "libfabric {major}.{minor} is too old: 1.17 or later is needed")
             }
         }
     }

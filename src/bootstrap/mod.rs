@@ -81,3 +81,9 @@ pub enum BootstrapError {
         reason: String,
     },
 }
+
+/// When `timeout` from now is over; a timeout beyond the clock's range is as good as none.
+fn deadline_after(timeout: std::time::Duration) -> std::time::Instant {
+    const YEAR: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 3600);
+    std::time::Instant::now() + timeout.min(YEAR)
+}

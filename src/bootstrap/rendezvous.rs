@@ -57,7 +57,7 @@ pub fn join(
     }
     let mut hello = frame::preamble().to_vec();
     frame::push_hello(&mut hello, rank, blob);
-    let deadline = Instant::now() + timeout;
+    let deadline = super::deadline_after(timeout);
     let mut pause = RETRY_MIN;
     let mut server = loop {
         let reason = match greet(address, &hello, deadline) {
@@ -87,7 +87,7 @@ impl Joined {
     pub fn barrier(&mut self) -> Result<(), BootstrapError> {
         let mut arrival = Vec::new();
         frame::push(&mut arrival, Kind::Barrier, &[]);
-        let deadline = Instant::now() + self.timeout;
+        let deadline = super::deadline_after(self.timeout);
         self.server.send(&arrival)?;
         self.server.expect(Kind::Release, deadline).map(drop)
     }
@@ -201,10 +201,12 @@ impl Server {
         let mut have = 0;
         let mut result = self.fill(&mut header, &mut have, deadline);
         let mut last_words = deadline;
+        let mut gave_up = false;
         if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::TimedOut) {
             let mut give_up = Vec::new();
             frame::push(&mut give_up, Kind::GiveUp, &[]);
             self.send(&give_up)?;
+            gave_up = true;
             last_words = Instant::now() + LAST_WORDS_TIME;
             result = self.fill(&mut header, &mut have, last_words);
         }
@@ -218,6 +220,11 @@ impl Server {
                 let reason = String::from_utf8_lossy(&payload).into_owned();
                 Err(BootstrapError::Refused { address: self.address, reason })
             }
+            // It crossed our giving up: for the server we have left, so it is too late.
+            _ if gave_up => Err(BootstrapError::Refused {
+                address: self.address,
+                reason: "the answer came after the time was over".into(),
+            }),
             _ if found == kind => Ok(payload),
             _ => Err(self.protocol(format!("a {found:?} frame in place of {kind:?}"))),
         }

@@ -148,7 +148,7 @@ pub(super) fn serve(
         return Err(BootstrapError::RanksOutOfRange { ranks });
     }
     listener.set_nonblocking(true).map_err(BootstrapError::Listener)?;
-    let deadline = Instant::now() + timeout;
+    let deadline = super::deadline_after(timeout);
     let mut server =
         Server { ranks, connections: Vec::new(), table: Vec::new(), complete: false, left: vec![] };
     let mut fds = Vec::new();
@@ -241,7 +241,9 @@ impl Server {
     }
 
     fn accept(&mut self, listener: &TcpListener) -> Result<(), BootstrapError> {
-        loop {
+        // No more than that at once, so that those accepted are heard before they have to make
+        // room for others.
+        for _ in 0..STRANGERS_MAX / 2 {
             match listener.accept() {
                 Ok((stream, from)) => {
                     let is_stranger = |one: &&Connection| matches!(one.state, State::Stranger);
@@ -266,6 +268,7 @@ impl Server {
                 },
             }
         }
+        Ok(())
     }
 
     /// Hangs up on the oldest connection that is not a member's. Without one all that helps is

@@ -202,17 +202,27 @@ pub struct Faults<P> {
     lanes: [Lane; 2],
     counters: FaultCounters,
     rng: ChaCha8Rng,
+    /// The inner port's clock as of this poll; only read when there is reordering.
+    now: Nanos,
+    /// What the inner port is polled into.
+    batch: Box<[Completion; BATCH]>,
 }
 
 impl<P: Port> Faults<P> {
     /// Wraps `inner`. Same seed and same receives give the same faults, but for the time limit on
-    /// holding back. Panics when a probability is not between 0 and 1 or `reorder_places_max`
+    /// holding back. Refused when a probability is not between 0 and 1 or `reorder_places_max`
     /// is 0.
-    pub fn new(inner: P, config: FaultConfig, seed: u64) -> Self {
+    pub fn new(inner: P, config: FaultConfig, seed: u64) -> Result<Self, PortError> {
         let faults = [config.loss, config.dup, config.reorder, config.corrupt];
-        assert!(faults.iter().all(|p| (0.0..=1.0).contains(p)), "no probability in {config}");
-        assert!(config.reorder_places_max > 0, "no places to reorder by in {config}");
-        Self {
+        if !faults.iter().all(|p| (0.0..=1.0).contains(p)) || config.reorder_places_max == 0 {
+            return Err(PortError::Unusable {
+                port: "faults",
+                value: config.to_string(),
+                reason: "probabilities are 0 to 1, and reordering needs places".into(),
+            });
+        }
+        let blank = Completion { kind: CompletionKind::Sent, slot: 0, len_bytes: 0 };
+        Ok(Self {
             inner,
             config,
             active: faults.iter().any(|&p| p > 0.0),
@@ -220,7 +230,9 @@ impl<P: Port> Faults<P> {
             lanes: Default::default(),
             counters: FaultCounters::default(),
             rng: ChaCha8Rng::seed_from_u64(seed),
-        }
+            now: 0,
+            batch: Box::new([blank; BATCH]),
+        })
     }
 
     /// The port behind the faults.
@@ -306,7 +318,7 @@ impl<P: Port> Faults<P> {
         lane.arrivals += 1;
         if lane.held.len() < HELD_MAX && self.chance(self.config.reorder) {
             let passes_left = 1 + self.below(u64::from(self.config.reorder_places_max)) as u32;
-            let deadline = self.inner.now().saturating_add(HOLD_NS);
+            let deadline = self.now.saturating_add(HOLD_NS);
             let held = Held { completion, arrival, passes_left, deadline };
             self.lanes[channel as usize].held.push(held);
             self.counters.reordered += 1;
@@ -320,7 +332,7 @@ impl<P: Port> Faults<P> {
         if lane.held.is_empty() {
             return;
         }
-        let now = self.inner.now();
+        let now = self.now;
         while let Some(overdue) = lane.held.iter().position(|held| held.deadline <= now) {
             let held = lane.held.remove(overdue);
             lane.report(held.completion, held.arrival);
@@ -434,20 +446,22 @@ impl<P: Port> Port for Faults<P> {
             return self.inner.poll(channel, out);
         }
         self.repost(channel);
+        if self.config.reorder > 0.0 {
+            self.now = self.inner.now();
+        }
         self.release_overdue(channel);
         let mut count = self.lanes[channel as usize].pop_into(out);
         // However much is lost, one call reads no more from the inner port than `out` could hold.
         let mut budget = out.len();
         while count < out.len() && budget > 0 {
-            let blank = Completion { kind: CompletionKind::Sent, slot: 0, len_bytes: 0 };
-            let mut batch = [blank; BATCH];
             let want = budget.min(out.len() - count).min(BATCH);
-            let read = self.inner.poll(channel, &mut batch[..want]);
+            let read = self.inner.poll(channel, &mut self.batch[..want]);
             if read == 0 {
                 break;
             }
             budget -= read;
-            for &completion in &batch[..read] {
+            for i in 0..read {
+                let completion = self.batch[i];
                 let lane = &mut self.lanes[channel as usize];
                 match completion.kind {
                     CompletionKind::Received => {

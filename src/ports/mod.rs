@@ -8,7 +8,8 @@
 //!   it comes back in a [`Completion`] (or at once, see [`PortCaps::sends_complete_at_post`]).
 //! - A datagram starts `prefix_bytes` after the start of its slot, for sends and receives alike;
 //!   the prefix itself is scratch space of the port's.
-//! - No call blocks but [`Port::wait`]. No call after construction allocates on the data path.
+//! - No call blocks but [`Port::wait`]. No call after construction allocates on the data path;
+//!   the simulated network may, until it has seen its largest load.
 //! - Trouble with one datagram or one peer is reported by a completion and never ends the port.
 
 use crate::time::Nanos;
@@ -16,6 +17,7 @@ use arrayvec::ArrayVec;
 use tickwire_tables::arena::DatagramArena;
 
 pub mod faults;
+mod kernel;
 pub mod libfabric;
 pub mod sim;
 pub mod udp;
@@ -74,8 +76,6 @@ pub struct PortCaps {
     pub send_depth: usize,
     /// Receives that may be posted, per channel.
     pub recv_depth: usize,
-    /// Most operations that one call takes.
-    pub batch_max: usize,
     /// The slot of a send is free again when `post_sends` returns: no send completions follow.
     pub sends_complete_at_post: bool,
     /// Datagrams that may wait unread at this port without loss (posted receives, socket buffer),
@@ -83,13 +83,38 @@ pub struct PortCaps {
     pub recv_backlog_datagrams: usize,
 }
 
-/// User memory that a send takes its payload from, behind the header in the slot.
+/// User memory that a send takes its payload from, behind the header in the slot. Readable until
+/// the send completes: only the engine, which keeps that promise, makes one of borrowed memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Gather {
-    /// First byte; readable until the send completes.
-    pub ptr: *const u8,
+    ptr: *const u8,
+    len_bytes: u32,
+}
+
+impl Gather {
+    /// All of `bytes`, which the caller keeps until the send completes.
+    #[inline]
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        Self { ptr: bytes.as_ptr(), len_bytes: bytes.len() as u32 }
+    }
+
+    /// All of `bytes`, at most 4 GiB.
+    pub fn of_static(bytes: &'static [u8]) -> Self {
+        assert!(u32::try_from(bytes.len()).is_ok());
+        Self::of(bytes)
+    }
+
+    /// First byte.
+    #[inline]
+    pub fn ptr(&self) -> *const u8 {
+        self.ptr
+    }
+
     /// Length in bytes.
-    pub len_bytes: u32,
+    #[inline]
+    pub fn len_bytes(&self) -> u32 {
+        self.len_bytes
+    }
 }
 
 /// One datagram to send.
@@ -212,7 +237,8 @@ pub trait Port {
     fn local_address(&self, channel: Channel) -> RawAddress;
 
     /// Takes note of the memory that all slots live in, and registers it where the provider
-    /// needs that. Called once, before any slot is posted. The port keeps a clone.
+    /// needs that. Called once, before any slot is posted, with slots that hold the prefix and
+    /// the largest datagram (anything else is a bug of the caller's). The port keeps a clone.
     fn attach(&mut self, arena: &DatagramArena) -> Result<(), PortError>;
 
     /// Starts to make `address` (a peer's [`Port::local_address`] for `channel`) usable for sends.

@@ -110,8 +110,8 @@ impl Handler<SimPort> for Book {
             Event::SendFailed { token, .. } => {
                 self.fail(format!("rank {}: {token:?} failed", self.rank));
             }
-            Event::PeerUnreachable { name, code, .. } => {
-                self.fail(format!("rank {}: {name} unreachable ({code})", self.rank));
+            Event::PeerUnreachable { name, reason, .. } => {
+                self.fail(format!("rank {}: {name} unreachable ({reason})", self.rank));
             }
             _ => {}
         }

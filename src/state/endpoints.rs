@@ -97,7 +97,8 @@ pub(crate) struct Inserting {
     pub raw: [RawAddress; 2],
     pub started: u8,
     pub done: u8,
-    pub error: Option<i32>,
+    /// Why the port refused one of them.
+    pub error: Option<Box<str>>,
 }
 
 /// Time in steps of 1024 ns that wraps after 73 minutes: for short waits, in 4 bytes.

@@ -1,17 +1,20 @@
 //! `reap_av`: starts and collects address insertions; marks endpoints ready or unreachable.
 //!
-//! Reads and writes: endpoints' addresses and flags. Bound: one reaping of the port and as many
-//! insertions as it takes. One bad address never fails the others.
+//! Reads and writes: endpoints' addresses and flags. Bound: one reaping of the port, so many new
+//! peers, and what the port takes. One bad address never fails the others.
 
 use crate::context::Context;
 use crate::event::{Event, Handler};
 use crate::finish;
 use crate::ids::{EndpointHandle, EndpointRow};
-use crate::ports::{Channel, InsertResult, Insertion, Port, PortError};
+use crate::ports::{Channel, InsertResult, Insertion, Port, PortError, PortPeer};
 use crate::state::endpoints::flag;
 use crate::stats::Work;
 use arrayvec::ArrayVec;
 use tickwire_tables::handle::Handle;
+
+/// Peers whose insertion is started per tick: each may cost the port some system calls.
+const INSERTS_MAX: usize = 64;
 
 pub(crate) fn run<P: Port>(c: &mut Context<P>, handler: &mut impl Handler<P>) -> Work {
     if c.lists.to_insert.is_empty() && c.inserts_outstanding == 0 {
@@ -27,6 +30,8 @@ pub(crate) fn run<P: Port>(c: &mut Context<P>, handler: &mut impl Handler<P>) ->
         let channel = Channel::ALL[(context & 1) as usize];
         match (peer.and_then(|peer| c.endpoints.slab.get(peer)), result) {
             (Some(ep), result) => {
+                let result =
+                    result.map_err(|code| std::io::Error::from_raw_os_error(code).to_string());
                 on_result(c, ep, channel, result);
                 settle(c, handler, ep);
             }
@@ -34,7 +39,7 @@ pub(crate) fn run<P: Port>(c: &mut Context<P>, handler: &mut impl Handler<P>) ->
             (None, Err(_)) => {}
         }
     }
-    for _ in 0..c.lists.to_insert.len() {
+    for _ in 0..c.lists.to_insert.len().min(INSERTS_MAX) {
         let Some(ep) = c.lists.to_insert.pop() else { break };
         work.prepared += 1;
         let is_full = !start(c, ep);
@@ -63,7 +68,7 @@ fn start<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> bool {
         match started {
             Ok(Insertion::Pending) => c.inserts_outstanding += 1,
             Ok(Insertion::Ready(peer)) => on_result(c, ep, channel, Ok(peer)),
-            Err(_) => on_result(c, ep, channel, Err(libc::EADDRNOTAVAIL)),
+            Err(error) => on_result(c, ep, channel, Err(error.to_string())),
         }
     }
     true
@@ -73,13 +78,13 @@ fn on_result<P: Port>(
     c: &mut Context<P>,
     ep: EndpointRow,
     channel: Channel,
-    result: Result<crate::ports::PortPeer, i32>,
+    result: Result<PortPeer, String>,
 ) {
     let Some(inserting) = c.endpoints.inserting[ep].as_mut() else { return };
     inserting.done += 1;
     match result {
         Ok(peer) => c.endpoints.addresses[ep][channel as usize] = peer,
-        Err(code) => inserting.error = Some(code),
+        Err(reason) => inserting.error = Some(reason.into()),
     }
 }
 
@@ -87,7 +92,7 @@ fn on_result<P: Port>(
 fn settle<P: Port>(c: &mut Context<P>, handler: &mut impl Handler<P>, ep: EndpointRow) {
     let Some(inserting) = c.endpoints.inserting[ep].take_if(|it| it.done == 2) else { return };
     let peer = c.endpoints.slab.handle(ep);
-    let Some(code) = inserting.error else {
+    let Some(reason) = inserting.error else {
         c.endpoints.flags[ep] |= flag::READY;
         c.lists.ready.push(ep);
         c.lists.to_pack.push(ep);
@@ -101,5 +106,5 @@ fn settle<P: Port>(c: &mut Context<P>, handler: &mut impl Handler<P>, ep: Endpoi
     let (rank, name) = (c.endpoints.rank[ep], c.endpoints.name[ep].clone());
     finish::fail_sends(c, ep);
     finish::report(c, handler);
-    handler.on_event(c, Event::PeerUnreachable { peer, rank, name: &name, code });
+    handler.on_event(c, Event::PeerUnreachable { peer, rank, name: &name, reason: &reason });
 }

@@ -10,7 +10,7 @@ fn faulty(config: &str, recvs: u32) -> (SimNet, Host<SimPort>, Host<Faults<SimPo
     let net = SimNet::new(3, LinkModel::default());
     let config: FaultConfig = config.parse().unwrap();
     let (mut a, port) = (host(&net), net.port(SimPortConfig::default()));
-    let b = Host::new(Faults::new(port, config, 5), recvs);
+    let b = Host::new(Faults::new(port, config, 5).unwrap(), recvs);
     let peer = a.peer(Channel::Data, &b.port);
     (net, a, b, peer)
 }
@@ -97,7 +97,7 @@ fn wrapper_hands_lost_slots_back_however_slowly_they_are_taken() {
     let net = SimNet::new(3, LinkModel::default());
     let config = SimPortConfig { batch_max: 2, socket_datagrams: 0, ..Default::default() };
     let all_lost = FaultConfig { loss: 1.0, ..Default::default() };
-    let (mut a, port) = (host(&net), Faults::new(net.port(config), all_lost, 5));
+    let (mut a, port) = (host(&net), Faults::new(net.port(config), all_lost, 5).unwrap());
     let mut b = Host::new(port, 7);
     let peer = a.peer(Channel::Data, &b.port);
     for _ in 0..100 {

@@ -29,13 +29,13 @@ fn without_faults_datagrams_arrive_at_once_in_order_and_whole() {
 fn gathered_payload_follows_the_header() {
     for latency_ns in [0, 50] {
         let (net, mut a, mut b, peer) = pair(LinkModel { latency_ns, ..Default::default() });
-        let payload = vec![0xabu8; 1000];
+        let payload: &'static [u8] = &[0xab; 1000];
         a.sends.bytes_mut(0)[..3].copy_from_slice(b"hdr");
-        let gather = Some(Gather { ptr: payload.as_ptr(), len_bytes: 1000 });
+        let gather = Some(Gather::of_static(payload));
         let op = SendOp { slot: 0, len_bytes: 3, peer, gather };
         assert_eq!(a.port.post_sends(Channel::Data, &[op]), 1);
         net.advance(latency_ns);
-        assert_eq!(b.poll(Channel::Data, true), [[b"hdr".as_slice(), &payload].concat()]);
+        assert_eq!(b.poll(Channel::Data, true), [[b"hdr".as_slice(), payload].concat()]);
     }
 }
 

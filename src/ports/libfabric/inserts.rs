@@ -121,10 +121,13 @@ impl Inserts {
         let mut entry: ffi::fi_eq_err_entry = unsafe { std::mem::zeroed() };
         // SAFETY: the queue is open and the entry is ours to write.
         let got = unsafe { (*(*eq).ops).readerr.map_or(0, |readerr| readerr(eq, &mut entry, 0)) };
+        if got <= 0 {
+            return false;
+        }
         if let Some(pending) = self.pending.get_mut(entry.context as usize) {
             pending.error = if entry.err == 0 { libc::EADDRNOTAVAIL } else { entry.err };
         }
-        got > 0
+        true
     }
 
     fn finish(&mut self, place: usize) -> Option<InsertResult> {

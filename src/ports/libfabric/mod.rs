@@ -15,7 +15,7 @@ pub use open::{LibfabricConfig, ProviderInfo, providers};
 
 use super::{
     Channel, Completion, CompletionKind, InsertResult, Insertion, Port, PortCaps, PortError,
-    PortPeer, RawAddress, SendOp,
+    PortPeer, RawAddress, SendOp, kernel,
 };
 use crate::time::Nanos;
 use arrayvec::ArrayVec;
@@ -34,6 +34,9 @@ const CQ_BATCH: usize = 64;
 
 /// A libfabric rail.
 pub struct Libfabric {
+    /// First, as fields are dropped in this order: libfabric may look into all others until its
+    /// objects are closed.
+    objects: Objects,
     caps: PortCaps,
     description: String,
     local: [RawAddress; 2],
@@ -43,10 +46,10 @@ pub struct Libfabric {
     /// place of its context tells the slot.
     contexts: Box<[ffi::fi_context2]>,
     descriptor: *mut c_void,
-    /// Sends that failed in the call, to be reported as completions.
-    failed: [VecDeque<(u32, i32)>; 2],
-    // Dropped last of all that libfabric may still look into.
-    objects: Objects,
+    /// Operations that failed in the call, to be reported as completions.
+    failed: [VecDeque<(u32, CompletionKind)>; 2],
+    /// What a poll reads into; kept, as clearing it anew would cost more than an empty poll.
+    entries: Box<[ffi::fi_cq_msg_entry; CQ_BATCH]>,
 }
 
 impl Libfabric {
@@ -78,8 +81,11 @@ impl Libfabric {
     fn send(&mut self, channel: Channel, op: &SendOp) -> Result<(), i64> {
         let context = self.context(op.slot);
         let (base, len) = (self.slot_ptr(op.slot), self.caps.prefix_bytes + op.len_bytes as usize);
+        let room = self.arena.as_ref().map_or(0, DatagramArena::slot_bytes);
+        assert!(len <= room && op.peer != PortPeer::NONE, "{op:?} in slots of {room} bytes");
         let ep = self.channel(channel).ep;
-        let mut desc = self.descriptor;
+        // One descriptor for each piece; the second is null, as ports that register do not gather.
+        let mut desc = [self.descriptor, ptr::null_mut()];
         // SAFETY: the endpoint is open; the slot was lent to this port by the engine and holds
         // `len` initialised bytes that stay until the completion; so does gathered user memory
         // (`Gather`); the context is this slot's own and stays in place.
@@ -87,21 +93,26 @@ impl Libfabric {
             let ops = &*(*ep).msg;
             match op.gather {
                 None => match ops.send {
-                    Some(send) => send(ep, base.cast(), len, desc, op.peer.0, context),
+                    Some(send) => send(ep, base.cast(), len, desc[0], op.peer.0, context),
                     None => return Err(-i64::from(libc::ENOSYS)),
                 },
                 Some(gather) => {
                     let iov = [
                         ffi::iovec { iov_base: base.cast(), iov_len: len },
                         ffi::iovec {
-                            iov_base: gather.ptr.cast_mut().cast(),
-                            iov_len: gather.len_bytes as usize,
+                            iov_base: gather.ptr().cast_mut().cast(),
+                            iov_len: gather.len_bytes() as usize,
                         },
                     ];
                     match ops.sendv {
-                        Some(sendv) => {
-                            sendv(ep, iov.as_ptr(), &mut desc, iov.len(), op.peer.0, context)
-                        }
+                        Some(sendv) => sendv(
+                            ep,
+                            iov.as_ptr(),
+                            desc.as_mut_ptr(),
+                            iov.len(),
+                            op.peer.0,
+                            context,
+                        ),
                         None => return Err(-i64::from(libc::ENOSYS)),
                     }
                 }
@@ -132,8 +143,8 @@ impl Libfabric {
     fn take_failed(&mut self, channel: Channel, out: &mut [Completion]) -> usize {
         let failed = &mut self.failed[channel as usize];
         let n = failed.len().min(out.len());
-        for (place, (slot, code)) in out.iter_mut().zip(failed.drain(..n)) {
-            *place = Completion { kind: CompletionKind::SendFailed(code), slot, len_bytes: 0 };
+        for (place, (slot, kind)) in out.iter_mut().zip(failed.drain(..n)) {
+            *place = Completion { kind, slot, len_bytes: 0 };
         }
         n
     }
@@ -145,10 +156,7 @@ impl Port for Libfabric {
     }
 
     fn now(&self) -> Nanos {
-        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the argument is a valid place for the result.
-        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
-        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+        kernel::monotonic_ns()
     }
 
     fn local_address(&self, channel: Channel) -> RawAddress {
@@ -157,7 +165,8 @@ impl Port for Libfabric {
 
     fn attach(&mut self, arena: &DatagramArena) -> Result<(), PortError> {
         let need = self.caps.prefix_bytes + self.caps.datagram_bytes_max;
-        assert!(arena.slot_bytes() >= need, "slots are sized by the port's capabilities");
+        assert!(arena.slot_bytes() >= need, "slots hold prefix and any datagram");
+        assert!(self.arena.is_none(), "a port is attached once");
         self.contexts = (0..arena.slots())
             // SAFETY: all zero is a valid `fi_context2` (pointers only).
             .map(|_| unsafe { std::mem::zeroed() })
@@ -203,8 +212,13 @@ impl Port for Libfabric {
                     None => return i,
                 }
             };
-            if code != 0 {
-                return i;
+            match i32::try_from(code).unwrap_or(-libc::EIO) {
+                0 => {}
+                code if code == -(ffi::FI_EAGAIN as i32) => return i,
+                code => {
+                    let kind = CompletionKind::ReceiveFailed(-code);
+                    self.failed[channel as usize].push_back((slot, kind));
+                }
             }
         }
         slots.len()
@@ -217,7 +231,8 @@ impl Port for Libfabric {
                 Err(code) if code == -i64::from(ffi::FI_EAGAIN) => return i,
                 Err(code) => {
                     let code = i32::try_from(-code).unwrap_or(libc::EIO);
-                    self.failed[channel as usize].push_back((op.slot, code));
+                    let kind = CompletionKind::SendFailed(code);
+                    self.failed[channel as usize].push_back((op.slot, kind));
                 }
             }
         }
@@ -230,14 +245,12 @@ impl Port for Libfabric {
             return got;
         }
         let cq = self.channel(channel).cq;
-        let empty = ffi::fi_cq_msg_entry { op_context: ptr::null_mut(), flags: 0, len: 0 };
-        let mut entries = [empty; CQ_BATCH];
         let want = CQ_BATCH.min(out.len() - got);
         // SAFETY: the queue is open, of the format of `fi_cq_msg_entry`, and `entries` has room
         // for `want` of them.
         let read = unsafe {
             match (*(*cq).ops).read {
-                Some(read) => read(cq, entries.as_mut_ptr().cast(), want),
+                Some(read) => read(cq, self.entries.as_mut_ptr().cast(), want),
                 None => 0,
             }
         };
@@ -248,7 +261,7 @@ impl Port for Libfabric {
             }
             return got;
         }
-        for entry in &entries[..usize::try_from(read).unwrap_or(0)] {
+        for entry in &self.entries[..usize::try_from(read).unwrap_or(0)] {
             let Some(slot) = self.slot_of(entry.op_context) else { continue };
             out[got] = if entry.flags & u64::from(ffi::FI_RECV) != 0 {
                 let len_bytes = entry.len.saturating_sub(self.caps.prefix_bytes) as u32;

@@ -3,6 +3,7 @@
 use super::inserts::{EQ_ENTRIES, Inserts};
 use super::objects::{Info, Objects};
 use super::{Libfabric, PORT};
+use crate::ports::kernel::UDP_DATAGRAM_BYTES_MAX;
 use crate::ports::{Channel, PortCaps, PortError, RawAddress};
 use libfabric_sys as ffi;
 use std::collections::VecDeque;
@@ -16,9 +17,6 @@ pub(super) const ADDR_UNSPEC: u64 = u64::MAX;
 
 /// Datagrams smaller than this are of no use to anybody.
 const DATAGRAM_BYTES_MIN: usize = 128;
-
-/// The largest UDP datagram; a provider that reports more is cut to it.
-const DATAGRAM_BYTES_CAP: usize = 65_507;
 
 /// Which provider, where.
 #[derive(Clone, Debug)]
@@ -129,9 +127,7 @@ fn get_info(
     provider: Option<&str>,
     bind: Option<IpAddr>,
 ) -> Result<Info, PortError> {
-    // SAFETY: `fi_dupinfo` of null allocates an empty info with all its attributes
-    // (`fi_allocinfo` of the headers).
-    let hints = Info { library: library.clone(), head: unsafe { (library.dupinfo)(ptr::null()) } };
+    let hints = duplicate(library, ptr::null())?;
     let subject = format!("provider {}", provider.unwrap_or("(any)"));
     let name = CString::new(provider.unwrap_or("")).map_err(|_| PortError::Unusable {
         port: PORT,
@@ -171,6 +167,22 @@ fn get_info(
     })
 }
 
+/// A copy of an info; of null: an empty one with all its attributes (`fi_allocinfo` of the
+/// headers).
+fn duplicate(library: &Rc<ffi::Library>, of: *const ffi::fi_info) -> Result<Info, PortError> {
+    // SAFETY: `of` is null or an entry of a list that lives; the copy is ours.
+    let head = unsafe { (library.dupinfo)(of) };
+    if head.is_null() {
+        return Err(PortError::Call {
+            port: PORT,
+            call: "fi_dupinfo",
+            subject: "an info".into(),
+            reason: "no memory".into(),
+        });
+    }
+    Ok(Info { library: library.clone(), head })
+}
+
 /// The first usable entry, as a list of its own.
 fn choose(library: &Rc<ffi::Library>, list: &Info) -> Result<(Info, ProviderInfo), PortError> {
     let mut reasons = Vec::new();
@@ -179,9 +191,7 @@ fn choose(library: &Rc<ffi::Library>, list: &Info) -> Result<(Info, ProviderInfo
         let found = describe(next);
         match &found.usable {
             Ok(()) => {
-                // SAFETY: the entry is one of the list; the copy is ours.
-                let head = unsafe { (library.dupinfo)(next) };
-                return Ok((Info { library: library.clone(), head }, found));
+                return Ok((duplicate(library, next)?, found));
             }
             Err(reason) => {
                 reasons.push(format!("{} on {}: {reason}", found.provider, found.domain))
@@ -205,7 +215,7 @@ pub(super) fn open(config: &LibfabricConfig) -> Result<Libfabric, PortError> {
     let cq_entries = found.tx_size + found.rx_size;
     let local =
         [open_channel(&mut objects, 0, cq_entries)?, open_channel(&mut objects, 1, cq_entries)?];
-    let datagram = (found.max_msg_size - found.prefix).min(DATAGRAM_BYTES_CAP);
+    let datagram = (found.max_msg_size - found.prefix).min(UDP_DATAGRAM_BYTES_MAX);
     let (major, minor) = library.version();
     let description = format!(
         "libfabric {major}.{minor}, provider {}, domain {}, fabric {}: datagrams {datagram} B, \
@@ -225,11 +235,11 @@ pub(super) fn open(config: &LibfabricConfig) -> Result<Libfabric, PortError> {
         gathers: found.iov_limit >= 2 && !wants_registration(&objects),
         send_depth: found.tx_size,
         recv_depth: found.rx_size,
-        batch_max: usize::MAX,
         sends_complete_at_post: false,
         recv_backlog_datagrams: backlog(&found, datagram),
     };
-    let failed = [0, 1].map(|_| VecDeque::with_capacity(found.tx_size));
+    let failed = [0, 1].map(|_| VecDeque::with_capacity(cq_entries));
+    let empty = ffi::fi_cq_msg_entry { op_context: ptr::null_mut(), flags: 0, len: 0 };
     Ok(Libfabric {
         caps,
         description,
@@ -239,6 +249,7 @@ pub(super) fn open(config: &LibfabricConfig) -> Result<Libfabric, PortError> {
         contexts: Box::new([]),
         descriptor: ptr::null_mut(),
         failed,
+        entries: Box::new([empty; super::CQ_BATCH]),
         objects,
     })
 }
@@ -249,14 +260,15 @@ fn wants_registration(objects: &Objects) -> bool {
 }
 
 /// The `udp` provider drains the kernel's socket only when it is polled, so what may wait is what
-/// the default socket buffer holds, at the kernel's 2304 bytes for a full Ethernet datagram.
+/// the default socket buffer holds, at the kernel's 2304 bytes for a full Ethernet datagram. The
+/// kernel credits what was read up to a quarter of the buffer late.
 fn backlog(found: &ProviderInfo, datagram: usize) -> usize {
     if found.provider != "udp" {
         return found.rx_size;
     }
     let buffer = std::fs::read_to_string("/proc/sys/net/core/rmem_default");
     let buffer = buffer.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(212_992);
-    (buffer / (datagram + 832)).clamp(16, found.rx_size.max(16))
+    (buffer / 4 * 3 / (datagram + 832)).clamp(16, found.rx_size.max(16))
 }
 
 fn open_domain(objects: &mut Objects) -> Result<(), PortError> {

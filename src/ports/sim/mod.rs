@@ -94,7 +94,6 @@ impl SimPortConfig {
             gathers: self.gathers,
             send_depth: self.send_depth,
             recv_depth: self.recv_depth,
-            batch_max: self.batch_max,
             sends_complete_at_post: self.sends_complete_at_post,
             // Not the sum: nobody knows how many receives will be kept posted.
             recv_backlog_datagrams: self.socket_datagrams.max(self.recv_depth),
@@ -129,20 +128,20 @@ impl SimNet {
     /// A new node. Panics when the configuration is beyond its documented limits.
     pub fn port(&self, config: SimPortConfig) -> SimPort {
         config.check();
-        let caps = config.caps();
+        let (caps, batch_max) = (config.caps(), config.batch_max);
         let nodes = &mut self.0.network.borrow_mut().nodes;
         let node = NodeNumber::try_from(nodes.len()).expect("fewer than 2^32 nodes");
         nodes.push(Node::new(config));
-        SimPort { shared: self.0.clone(), node, caps }
+        SimPort { shared: self.0.clone(), node, caps, batch_max }
     }
 
     /// A new port for an old node whose port was dropped: a restarted process with the same
     /// address. Panics when the node does not exist or still has a port.
     pub fn reopen(&self, node: NodeNumber, config: SimPortConfig) -> SimPort {
         config.check();
-        let caps = config.caps();
+        let (caps, batch_max) = (config.caps(), config.batch_max);
         self.0.network.borrow_mut().nodes[node as usize].reopen(config);
-        SimPort { shared: self.0.clone(), node, caps }
+        SimPort { shared: self.0.clone(), node, caps, batch_max }
     }
 
     /// The network's time.
@@ -240,17 +239,13 @@ pub struct SimPort {
     shared: Rc<Shared>,
     node: NodeNumber,
     caps: PortCaps,
+    batch_max: usize,
 }
 
 impl SimPort {
     /// The node's number in its network.
     pub fn node(&self) -> NodeNumber {
         self.node
-    }
-
-    /// The network that the node is in.
-    pub fn net(&self) -> SimNet {
-        SimNet(self.shared.clone())
     }
 }
 
@@ -295,13 +290,7 @@ impl Port for SimPort {
 
     fn attach(&mut self, arena: &DatagramArena) -> Result<(), PortError> {
         let need = self.caps.prefix_bytes + self.caps.datagram_bytes_max;
-        if arena.slot_bytes() < need {
-            return Err(PortError::Unusable {
-                port: NAME,
-                value: format!("an arena with slots of {} bytes", arena.slot_bytes()),
-                reason: format!("prefix and largest datagram need {need} bytes"),
-            });
-        }
+        assert!(arena.slot_bytes() >= need, "slots hold prefix and any datagram");
         self.shared.network.borrow_mut().nodes[self.node as usize].attach(arena);
         Ok(())
     }
@@ -346,7 +335,7 @@ impl Port for SimPort {
     }
 
     fn post_recvs(&mut self, channel: Channel, slots: &[u32]) -> usize {
-        let slots = &slots[..slots.len().min(self.caps.batch_max)];
+        let slots = &slots[..slots.len().min(self.batch_max)];
         let mut network = self.shared.network.borrow_mut();
         let count = network.nodes[self.node as usize].post_recvs(channel, slots);
         network.drain_waiting(self.node, channel);
@@ -356,7 +345,7 @@ impl Port for SimPort {
     fn post_sends(&mut self, channel: Channel, ops: &[SendOp]) -> usize {
         let mut network = self.shared.network.borrow_mut();
         let room = network.nodes[self.node as usize].send_room(channel);
-        let count = ops.len().min(self.caps.batch_max).min(room);
+        let count = ops.len().min(self.batch_max).min(room);
         let polled = !self.caps.sends_complete_at_post;
         for op in &ops[..count] {
             let result = network.send(self.node, channel, op);

@@ -188,7 +188,7 @@ impl Node {
         let (tail, tail_bytes) = match op.gather {
             Some(gather) => {
                 assert!(self.config.gathers, "this port does not gather");
-                (gather.ptr, gather.len_bytes as usize)
+                (gather.ptr(), gather.len_bytes() as usize)
             }
             None => (std::ptr::null(), 0),
         };

@@ -62,8 +62,8 @@ impl SendBatch {
         let mut pieces = 1;
         if let Some(gather) = gather {
             vectors[1] = libc::iovec {
-                iov_base: gather.ptr.cast_mut().cast(),
-                iov_len: gather.len_bytes as usize,
+                iov_base: gather.ptr().cast_mut().cast(),
+                iov_len: gather.len_bytes() as usize,
             };
             pieces = 2;
         }

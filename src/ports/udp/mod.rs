@@ -17,7 +17,7 @@ mod socket;
 
 use super::{
     Channel, Completion, CompletionKind, InsertResult, Insertion, Port, PortCaps, PortError,
-    PortPeer, RawAddress, SendOp,
+    PortPeer, RawAddress, SendOp, kernel,
 };
 use crate::time::Nanos;
 use address::AddressTable;
@@ -34,6 +34,8 @@ pub use route::{Interface, interfaces};
 
 /// The port's name in capabilities and errors.
 const NAME: &str = "udp";
+/// No table of slots is larger.
+const DEPTH_MAX: usize = 1 << 20;
 /// How often one call tries again when the kernel reports what became of an earlier datagram
 /// (a closed port, say) in place of a result. Each such report is cleared by being read.
 const STALE_ERRORS_MAX: usize = 8;
@@ -90,8 +92,6 @@ pub struct Udp {
     lanes: [Lane; 2],
     addresses: AddressTable,
     arena: Option<DatagramArena>,
-    /// Bytes of a slot that a receive may fill.
-    recv_room_bytes: usize,
     send_batch: SendBatch,
     recv_batch: RecvBatch,
     warnings: Vec<String>,
@@ -131,8 +131,10 @@ impl Udp {
             let reason = "peers send to this address, so it must be that of one interface";
             return Err(refuse(format!("local address {ip}"), reason));
         }
-        if config.send_depth == 0 || config.recv_depth == 0 {
-            return Err(refuse("a queue depth of 0".into(), "nothing could ever be posted"));
+        for depth in [config.send_depth, config.recv_depth] {
+            if !(1..=DEPTH_MAX).contains(&depth) {
+                return Err(refuse(format!("a queue depth of {depth}"), "1 to 2^20 are possible"));
+            }
         }
         let interface = route::interface_of(ip)?;
         let bytes_max = route::datagram_bytes(config.datagram_bytes_max, interface.as_ref(), ip)?;
@@ -165,7 +167,6 @@ impl Udp {
             gathers: true,
             send_depth: config.send_depth,
             recv_depth: config.recv_depth,
-            batch_max: BATCH_MAX,
             sends_complete_at_post: true,
             recv_backlog_datagrams: socket::backlog_datagrams(granted, bytes_max, loopback),
         };
@@ -175,7 +176,6 @@ impl Udp {
             lanes,
             addresses: AddressTable::default(),
             arena: None,
-            recv_room_bytes: 0,
             send_batch: SendBatch::new(),
             recv_batch: RecvBatch::new(),
             warnings,
@@ -205,7 +205,7 @@ impl Udp {
         for op in ops {
             let head_bytes = op.len_bytes as usize;
             assert!(head_bytes <= arena.slot_bytes(), "{op:?} is longer than a slot");
-            let len_bytes = head_bytes + op.gather.map_or(0, |gather| gather.len_bytes as usize);
+            let len_bytes = head_bytes + op.gather.map_or(0, |gather| gather.len_bytes() as usize);
             let problem = match self.addresses.get(op.peer) {
                 None => libc::EDESTADDRREQ,
                 Some(_) if len_bytes > self.caps.datagram_bytes_max => libc::EMSGSIZE,
@@ -229,14 +229,14 @@ impl Udp {
             return 0;
         }
         let arena = self.arena.as_ref().expect("posted receives have an arena");
+        let room_bytes = self.caps.datagram_bytes_max;
         let slots = &lane.posted[lane.posted.len() - wanted..];
         let mut tries = 0;
         let got = loop {
             // SAFETY: posted slots are the port's until they come back in a completion, and the
-            // room was taken from the slot size.
-            let result = unsafe {
-                self.recv_batch.receive(lane.socket.fd(), arena, slots, self.recv_room_bytes)
-            };
+            // room fits a slot (checked by `attach`).
+            let result =
+                unsafe { self.recv_batch.receive(lane.socket.fd(), arena, slots, room_bytes) };
             match result {
                 Ok(got) => break got,
                 // Nothing of what a receive may report costs a datagram or a slot: whatever it
@@ -252,7 +252,7 @@ impl Udp {
         for (index, completion) in out[..got].iter_mut().enumerate() {
             let slot = lane.posted.pop().expect("as many slots as datagrams");
             let len_bytes = self.recv_batch.len_bytes(index);
-            *completion = if len_bytes <= self.recv_room_bytes {
+            *completion = if len_bytes <= room_bytes {
                 let len_bytes = len_bytes as u32;
                 Completion { kind: CompletionKind::Received, slot, len_bytes }
             } else {
@@ -292,11 +292,7 @@ impl Port for Udp {
     }
 
     fn now(&self) -> Nanos {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: `time` is a place for the answer.
-        let result = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-        assert_eq!(result, 0, "every Linux kernel has a monotonic clock");
-        time.tv_sec as u64 * crate::time::SECONDS + time.tv_nsec as u64
+        kernel::monotonic_ns()
     }
 
     fn local_address(&self, channel: Channel) -> RawAddress {
@@ -305,7 +301,7 @@ impl Port for Udp {
 
     fn attach(&mut self, arena: &DatagramArena) -> Result<(), PortError> {
         assert!(self.arena.is_none(), "a port is attached once");
-        self.recv_room_bytes = arena.slot_bytes().min(self.caps.datagram_bytes_max);
+        assert!(arena.slot_bytes() >= self.caps.datagram_bytes_max, "slots hold any datagram");
         self.arena = Some(arena.clone());
         Ok(())
     }

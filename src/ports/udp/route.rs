@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 
 /// Largest UDP payload of an IPv4 packet in bytes; we keep to it for IPv6 too.
-pub(super) const DATAGRAM_BYTES_CAP: usize = 65507;
+pub(super) const DATAGRAM_BYTES_CAP: usize = crate::ports::kernel::UDP_DATAGRAM_BYTES_MAX;
 /// Below this a datagram carries too little beside its header to be worth a rail.
 pub(super) const DATAGRAM_BYTES_FLOOR: usize = 256;
 

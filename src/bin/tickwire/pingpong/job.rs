@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tickwire::bootstrap;
 use tickwire::ports::Port;
-use tickwire::ports::faults::Faults;
+use tickwire::ports::faults::{FaultConfig, Faults};
 use tickwire::ports::libfabric::{Libfabric, LibfabricConfig};
 use tickwire::ports::sim::{LinkModel, SimNet, SimPort, SimPortConfig};
 use tickwire::ports::udp::{Udp, UdpConfig};
@@ -180,7 +180,7 @@ fn with_engine(
         }
         match &args.faults {
             None => run!(port, Udp),
-            Some(faults) => run!(Faults::new(port, *faults, seed), UdpFaults),
+            Some(faults) => run!(faulty(port, faults, seed)?, UdpFaults),
         }
     } else {
         let mut config =
@@ -189,9 +189,13 @@ fn with_engine(
         let port = Libfabric::open(&config).map_err(|error| error.to_string())?;
         match &args.faults {
             None => run!(port, Libfabric),
-            Some(faults) => run!(Faults::new(port, *faults, seed), LibfabricFaults),
+            Some(faults) => run!(faulty(port, faults, seed)?, LibfabricFaults),
         }
     }
+}
+
+fn faulty<P: Port>(port: P, faults: &FaultConfig, seed: u64) -> Result<Faults<P>, String> {
+    Faults::new(port, *faults, seed).map_err(|error| error.to_string())
 }
 
 /// Ticks and looks after progress: an error of a side, or silence for too long, ends the job.

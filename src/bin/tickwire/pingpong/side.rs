@@ -140,8 +140,7 @@ impl<P: Port> Handler<P> for Side {
                     self.prepare(len);
                 }
             }
-            Event::PeerUnreachable { name, code, .. } => {
-                let reason = std::io::Error::from_raw_os_error(code);
+            Event::PeerUnreachable { name, reason, .. } => {
                 self.failure = Some(format!("{name} cannot be reached: {reason}"));
             }
             _ => {}
