@@ -3,21 +3,16 @@
 // The macros of criterion make undocumented functions.
 #![allow(missing_docs)]
 
+mod common;
+
+use common::pair;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use tickwire::ports::sim::{LinkModel, SimNet, SimPortConfig};
-use tickwire::{Config, Context, Engine, Event, JobKey, Rank, Tag, Token};
+use tickwire::{Context, Event, Tag, Token};
 
 fn bench(c: &mut Criterion) {
     let mut group = c.benchmark_group("reassembly");
     for len in [64usize << 10, 1 << 20] {
-        let net = SimNet::new(1, LinkModel::default());
-        let open = |rank| {
-            let config = Config::new(Rank(rank), JobKey(1));
-            Engine::new(config, net.port(SimPortConfig::default())).unwrap()
-        };
-        let (mut a, mut b) = (open(0), open(1));
-        let to_b = a.add_peer(&b.local_address()).unwrap();
-        b.add_peer(&a.local_address()).unwrap();
+        let (net, mut a, mut b, to_b) = pair();
         let mut spare = Some(vec![7u8; len]);
         group.throughput(Throughput::Bytes(len as u64));
         group.bench_function(format!("{len}B"), |bencher| {

@@ -3,23 +3,13 @@
 // The macros of criterion make undocumented functions.
 #![allow(missing_docs)]
 
+mod common;
+
+use common::pair;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use tickwire::ports::sim::{LinkModel, SimNet, SimPort, SimPortConfig};
-use tickwire::{Config, Context, EndpointHandle, Engine, Event, JobKey, Rank, Tag};
+use tickwire::{Context, Event, Tag};
 
 const MESSAGES: u64 = 4096;
-
-fn pair() -> (SimNet, Engine<SimPort>, Engine<SimPort>, EndpointHandle) {
-    let net = SimNet::new(1, LinkModel::default());
-    let open = |rank| {
-        let config = Config::new(Rank(rank), JobKey(1));
-        Engine::new(config, net.port(SimPortConfig::default())).unwrap()
-    };
-    let (mut a, mut b) = (open(0), open(1));
-    let to_b = a.add_peer(&b.local_address()).unwrap();
-    b.add_peer(&a.local_address()).unwrap();
-    (net, a, b, to_b)
-}
 
 fn bench(c: &mut Criterion) {
     let mut group = c.benchmark_group("tick_loaded");

@@ -51,7 +51,10 @@ pub(crate) fn on_datagram<P: Port>(
         return;
     }
     let is_held = match packet {
-        Packet::Data(_, payload) => on_data::accept(c, handler, ep, &header, payload, slot, *held),
+        Packet::Data(header, payload) => {
+            let small = on_data::Small { header, payload, slot, held: *held };
+            on_data::accept(c, handler, ep, &small)
+        }
         Packet::Chunk(_, chunk, payload) => {
             on_chunk::accept(c, handler, ep, &header, &chunk, payload);
             false
