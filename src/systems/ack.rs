@@ -14,6 +14,7 @@ use crate::transmit;
 use crate::wire::{self, HEADER_BYTES, ack::BITMAP_WORDS_MAX};
 use arrayvec::ArrayVec;
 
+#[inline]
 pub(crate) fn run<P: Port>(c: &mut Context<P>) -> Work {
     while let Some(ep) = c.lists.ack_delayed.front() {
         if !coarse_is_due(c.now, c.endpoints.ack_deadline[ep]) {
@@ -22,6 +23,12 @@ pub(crate) fn run<P: Port>(c: &mut Context<P>) -> Work {
         c.lists.ack_delayed.pop();
         c.lists.ack_due.push(ep);
     }
+    // The batch is large: an idle tick does not even make room for it.
+    if c.lists.ack_due.is_empty() { Work::default() } else { send_due(c) }
+}
+
+#[inline(never)]
+fn send_due<P: Port>(c: &mut Context<P>) -> Work {
     let mut batch = Batch::default();
     let mut posted = 0;
     for _ in 0..c.lists.ack_due.len() {
