@@ -6,7 +6,7 @@
 #
 # Environment:
 #   FUZZ_SECONDS   seconds for each fuzz target (30)
-#   CI=true        whatever had to be skipped is a failure
+#   CI=true        whatever had to be skipped and can be installed is a failure
 #
 # A failed step does not stop the others; the summary names it and the exit status is 1. Traffic
 # stays on the loopback interface and in network namespaces of our own, and every step runs in a
@@ -188,7 +188,9 @@ printf '%s\n' "${lines[@]}"
 if [ -s "$TICKWIRE_SKIP_LOG" ]; then
     printf '\n=== SKIPPED by tests\n'
     sort -u "$TICKWIRE_SKIP_LOG"
-    [ "${CI:-}" != true ] || failed+=('tests were skipped, and CI=true allows none')
+    if [ "${CI:-}" = true ] && grep -qv '(not installable)$' "$TICKWIRE_SKIP_LOG"; then
+        failed+=('tests were skipped that CI=true allows to install')
+    fi
 fi
 if [ ${#failed[@]} -gt 0 ]; then
     printf '\n=== FAILED\n'

@@ -20,12 +20,12 @@ pub struct Config {
     pub first_seq: u32,
     /// A name for messages to people. Default: `host:pid`.
     pub name: String,
-    /// Most peers at a time; at most 2^20. Memory: under 256 bytes each. Default 1024.
+    /// Most peers at a time; at most 2^20. Memory: about 256 bytes each. Default 1024.
     pub peers_max: u32,
     /// Ranks are below this; at most 2^24, 4 bytes each. Default 65536.
     pub ranks_max: u32,
     /// Peers with unacked segments or gaps at one time; others wait. Default: `peers_max`, at
-    /// most 256. Memory: 12 bytes times `window_segments` each.
+    /// most 256. Memory: about 16 bytes times `window_segments` each.
     pub active_peers_max: u32,
     /// Largest window in segments, a power of two from 64 to 4096; equal in the whole job.
     /// Default 256.

@@ -192,7 +192,7 @@ impl<P: Port> Engine<P> {
     ) -> bool {
         // Short enough not to be late for anything, long enough not to burn the core.
         const IDLE_NS: Nanos = 20_000;
-        let deadline = self.context.rail.port.now() + timeout_ns;
+        let deadline = self.context.rail.port.now().saturating_add(timeout_ns);
         loop {
             let work = self.tick(handler);
             if done(&mut self.context) {

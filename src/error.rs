@@ -107,14 +107,4 @@ pub enum PeerError {
         /// Its capacity.
         peers_max: u32,
     },
-    /// The port refuses the address.
-    #[error("rank {} ({name}): {reason}", rank.0)]
-    Unreachable {
-        /// Its rank.
-        rank: Rank,
-        /// Its name.
-        name: String,
-        /// The port's words.
-        reason: String,
-    },
 }

@@ -44,7 +44,8 @@ pub enum Event<'a> {
         /// Why, in the port's words.
         reason: &'a str,
     },
-    /// The rail's link changed.
+    /// The rail's link changed. Only ports that watch it tell: `sim` does, the kernel's sockets
+    /// and libfabric do not yet.
     Link(LinkEvent),
 }
 

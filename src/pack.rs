@@ -42,7 +42,7 @@ pub(crate) fn next_chunk<P: Port>(
         payload[..len as usize].copy_from_slice(&from[..len as usize]);
     }
 
-    c.counters.chunks_sent += 1;
+    c.counters.chunks_packed += 1;
     c.fragments.unacked[frag] += 1;
     c.fragments.done_bytes[frag] = offset + u64::from(len);
     if offset + u64::from(len) == total {

@@ -33,8 +33,8 @@ counters! {
         segments_resent,
         /// Resends because the timer ran out (the rest: because later ones arrived).
         segments_timed_out,
-        /// Chunk segments among the first transmissions.
-        chunks_sent,
+        /// Chunks packed for sending.
+        chunks_packed,
         /// Standalone acks sent.
         acks_standalone,
         /// Acks that rode on a data segment and took a due one's place.

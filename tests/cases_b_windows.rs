@@ -106,13 +106,12 @@ fn forged(seq: u32, tag: u32) -> Vec<u8> {
 
 fn forged_kind(kind: Kind, seq: u32, tag: u32, window: u16) -> Vec<u8> {
     use tickwire::wire::{AckDelay, HEADER_BYTES, Header};
-    let job = tickwire::JobKey(0x7469_636B);
     let mut bytes = vec![0; HEADER_BYTES];
     Header {
         kind,
         ack_delay: AckDelay::default(),
         payload_bytes: 0,
-        job_check: job.wire_check(),
+        job_check: Cluster::JOB_KEY.wire_check(),
         rank: 1,
         incarnation: 2,
         seq: tickwire_tables::seq::Seq::new(seq),

@@ -25,7 +25,7 @@ fn header(kind: Kind, rank: u32, seq: u32, payload: usize) -> Header {
         kind,
         ack_delay: AckDelay::default(),
         payload_bytes: payload as u16,
-        job_check: JobKey(0x7469_636B).wire_check(),
+        job_check: Cluster::JOB_KEY.wire_check(),
         rank,
         incarnation: rank + 1,
         seq: Seq::new(seq),
@@ -241,6 +241,7 @@ fn one_huge_message(len: u64) {
             }
         });
         net.advance(1000);
+        assert!(net.now() < 600_000_000_000, "stuck: {:?}", engines[1].counters());
     }
 }
 

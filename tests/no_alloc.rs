@@ -61,6 +61,7 @@ fn exchange(
             got += u64::from(matches!(event, Event::Received(_)));
         });
         net.advance(5_000);
+        assert!(net.now() < 60_000_000_000, "stuck at {got} of {messages}");
     }
 }
 

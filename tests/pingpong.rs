@@ -2,7 +2,9 @@
 
 mod common;
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 fn tickwire(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tickwire")).args(args).output().unwrap()
@@ -28,6 +30,8 @@ fn check(json: &serde_json::Value, port: &str) {
     assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
     let results = json["results"].as_array().unwrap();
     assert_eq!(results.len(), 3);
+    let sizes: Vec<_> = results.iter().map(|result| result["size"].as_u64().unwrap()).collect();
+    assert_eq!(sizes, [8, 1024, 204_800]);
     for result in results {
         for field in ["min", "p50", "p99"] {
             assert!(result["half_rtt_us"][field].as_f64().unwrap() > 0.0, "{json}");
@@ -35,7 +39,8 @@ fn check(json: &serde_json::Value, port: &str) {
         assert!(result["mb_per_s"].as_f64().unwrap() > 0.0 && result["iters"].as_u64() > Some(7));
     }
     assert!(json["counters"]["segments_sent"].as_u64() > Some(900));
-    assert!(json["peer_counters"]["segments_sent"].as_u64() > Some(900));
+    let peer_sent = json["peer_counters"]["segments_sent"].as_u64();
+    assert!(peer_sent > Some(900) || json["peer_counters"].is_null());
 }
 
 #[test]
@@ -71,6 +76,77 @@ fn libfabric_with_and_without_faults() {
     assert!(json["counters"]["segments_resent"].as_u64() > Some(0), "{json}");
 }
 
+/// As between two hosts, both on this one: what the listener prints is what the other side runs.
+#[test]
+fn listen_and_connect() {
+    let json = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("listen.json");
+    let mut listener = Command::new(env!("CARGO_BIN_EXE_tickwire"))
+        .args(["pingpong", "--listen", "127.0.0.1:0", "--sizes", "8,1K,200K", "--iters", "300"])
+        .args(["--checksum", "--key", "77", "--json", json.to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(listener.stdout.take().unwrap()).lines();
+    let line = lines.next().unwrap().unwrap();
+    let (_, command) = line.split_once("tickwire ").expect(&line);
+    let args: Vec<_> = command.split(' ').filter(|arg| !arg.contains("ADDRESS_OF")).collect();
+    let output = tickwire(&args);
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    let rest: Vec<_> = lines.map_while(Result::ok).collect();
+    assert!(listener.wait().unwrap().success(), "{rest:?}");
+    check(&serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap(), "udp");
+}
+
+/// Whichever side is killed, the other one ends by itself.
+#[test]
+fn no_side_outlives_the_other() {
+    let start = || {
+        Command::new(env!("CARGO_BIN_EXE_tickwire"))
+            .args(["pingpong", "--sizes", "8", "--iters", "4000000000"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let child_of = |parent: u32| {
+        within(10, || {
+            let children = format!("/proc/{parent}/task/{parent}/children");
+            let text = std::fs::read_to_string(children).unwrap_or_default();
+            text.split_whitespace().next().and_then(|pid| pid.parse::<u32>().ok())
+        })
+    };
+    let is_gone = |pid: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        (stat.is_empty() || stat.contains(") Z ")).then_some(())
+    };
+
+    let mut parent = start();
+    let child = child_of(parent.id()).expect("an echoing process");
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    within(10, || is_gone(child)).expect("the echoing process ends with the measuring one");
+
+    let mut parent = start();
+    let child = child_of(parent.id()).expect("an echoing process");
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(Command::new("kill").args(["-9", &child.to_string()]).status().unwrap().success());
+    let status = within(20, || parent.try_wait().unwrap()).expect("the measuring process ends");
+    let mut text = String::new();
+    parent.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+    assert!(!status.success() && text.contains("echoing process"), "{text}");
+}
+
+/// What `get` gives within so many seconds.
+fn within<T>(seconds: u64, mut get: impl FnMut() -> Option<T>) -> Option<T> {
+    let until = Instant::now() + Duration::from_secs(seconds);
+    loop {
+        match get() {
+            None if Instant::now() < until => std::thread::sleep(Duration::from_millis(10)),
+            found => return found,
+        }
+    }
+}
+
 #[test]
 fn bad_input_gets_a_clear_error() {
     for (args, word) in [
@@ -79,6 +155,10 @@ fn bad_input_gets_a_clear_error() {
         (&["pingpong", "--bind", "192.0.2.77"], "192.0.2.77"),
         (&["pingpong", "--port", "libfabric", "--provider", "nosuch"], "nosuch"),
         (&["pingpong", "--iters", "0"], "0 is not in"),
+        (&["pingpong", "--port", "sim", "--bind", "127.0.0.1"], "--port sim"),
+        (&["pingpong", "--provider", "verbs"], "--port libfabric"),
+        (&["pingpong", "--connect", "127.0.0.1:9", "--json", "x"], "--json"),
+        (&["pingpong", "--json", "/nosuch/dir/x.json"], "/nosuch/dir/x.json"),
     ] {
         let output = tickwire(args);
         let text = String::from_utf8_lossy(&output.stderr);

@@ -1,5 +1,7 @@
 //! The UDP port over the real kernel, on the loopback interface only.
 
+mod common;
+
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -20,7 +22,7 @@ fn loopbacks() -> Vec<IpAddr> {
     if UdpSocket::bind("[::1]:0").is_ok() {
         found.push("::1".parse().unwrap());
     } else {
-        eprintln!("SKIPPED FOR IPv6: this host has no ::1");
+        common::note("the UDP port over IPv6", "this host has no ::1, and no package brings it");
     }
     found
 }

@@ -9,8 +9,6 @@ use tickwire::simulation::{self, Cluster, ClusterConfig, Op};
 use tickwire::time::{MICROS, SECONDS};
 
 const OPS_MAX: usize = 64;
-/// Of every cluster.
-const JOB_CHECK: u32 = 0x7469_636B;
 const BYTES_MAX: u32 = 40_000;
 const RUN_NS_MAX: u32 = 500_000;
 
@@ -103,24 +101,13 @@ fn op(step: Step) -> Op {
             // A datagram with the job's key and a peer's name could say anything, also that
             // messages were delivered which were not: only strangers are let in here.
             bytes.truncate(1400);
-            if bytes.get(4..8) == Some(&JOB_CHECK.to_le_bytes()) {
+            if bytes.get(4..8) == Some(&Cluster::JOB_KEY.wire_check().to_le_bytes()) {
                 bytes[4] ^= 1;
             }
             Op::Inject { to, priority, bytes }
         }
         Step::Cut(a, b, cut) => Op::Cut(a, b, cut),
         Step::Pause(at, paused) => Op::Pause(at, paused),
-    }
-}
-
-fn calm(cluster: &mut Cluster) {
-    cluster.net().set_model(LinkModel { latency_ns: MICROS, ..LinkModel::default() });
-    for a in 0..cluster.len() {
-        cluster.pause(a, false);
-        for b in (0..cluster.len()).filter(|&b| b != a) {
-            let ends = [a, b].map(|at| cluster.engine(at).port().node());
-            cluster.net().partition(ends[0], ends[1], false);
-        }
     }
 }
 
@@ -138,7 +125,7 @@ fuzz_target!(|data: &[u8]| {
             panic!("{op:?}: {failure}\n{setup:?}");
         }
     }
-    calm(&mut cluster);
+    cluster.calm(LinkModel { latency_ns: MICROS, ..LinkModel::default() });
     if let Err(failure) = cluster.drain(60 * SECONDS, 50 * MICROS) {
         panic!("{failure}\n{setup:?}");
     }

@@ -23,7 +23,9 @@ pub struct ChunkOp {
 }
 
 /// Bytes of user data in a full chunk of these clusters.
-const CHUNK_BYTES: u64 = 256 - HEADER_BYTES as u64 - chunk::EXTRA_BYTES as u64;
+const CHUNK_BYTES: u64 = chunk::payload_bytes_max(DATAGRAM_BYTES, false) as u64;
+/// Largest datagram of these clusters.
+const DATAGRAM_BYTES: usize = 256;
 
 impl ChunkOp {
     /// Any bytes are a list of operations: five bytes each.
@@ -76,7 +78,7 @@ fn place_byte(at: u64) -> u8 {
 /// invariants must hold after each.
 pub fn play_chunks(ops: &[ChunkOp]) -> Result<(), Failure> {
     let mut config = ClusterConfig::default();
-    config.port.datagram_bytes_max = 256;
+    config.port.datagram_bytes_max = DATAGRAM_BYTES;
     let mut cluster = Cluster::new(&config);
     cluster.run_for(50 * MICROS, MICROS)?;
     let node = cluster.engine(0).port().node();
@@ -88,8 +90,15 @@ pub fn play_chunks(ops: &[ChunkOp]) -> Result<(), Failure> {
         let engine = cluster.engine(0);
         engine.tick(&mut |_: &mut crate::Context<_>, event: crate::Event<'_>| {
             if let crate::Event::Received(message) = event {
+                // A message's tag is its fragment, and its length one that was claimed for it.
+                let len = message.bytes().len() as u64;
+                let claims = |op: &ChunkOp| {
+                    u32::from(op.fragment) == message.tag.0
+                        && u64::from(op.total_chunks) * CHUNK_BYTES == len
+                };
+                let claimed = ops.iter().any(claims);
                 let wrong = message.bytes().iter().zip(0..).find(|&(&b, at)| b != place_byte(at));
-                if message.bytes().is_empty() || wrong.is_some() {
+                if len == 0 || !claimed || wrong.is_some() {
                     failure = Some(format!("{op:?}: delivered wrongly: {wrong:?}"));
                 }
             }

@@ -215,6 +215,18 @@ impl Cluster {
         self.nodes[node].paused = paused;
     }
 
+    /// The faults are over: `model` holds everywhere, nothing is cut, nobody is paused.
+    pub fn calm(&mut self, model: LinkModel) {
+        self.net.set_model(model);
+        for a in 0..self.nodes.len() {
+            self.nodes[a].paused = false;
+            for b in (0..self.nodes.len()).filter(|&b| b != a) {
+                let ends = [a, b].map(|at| self.nodes[at].engine.port().node());
+                self.net.partition(ends[0], ends[1], false);
+            }
+        }
+    }
+
     /// Sends a message of `len` checked bytes. `Again` is an answer, not a failure.
     pub fn send(
         &mut self,

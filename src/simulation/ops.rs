@@ -41,7 +41,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// Any bytes are a list of operations: what a fuzzer mutates. At most 200 of them.
+    /// Any bytes are a list of operations, at most 200.
     pub fn list_from_bytes(bytes: &[u8]) -> Vec<Self> {
         let mut rest = bytes;
         let mut ops = Vec::new();
@@ -71,8 +71,8 @@ impl Op {
         ops
     }
 
-    /// Half of the strange datagrams get version and job key right, and an ack that a peer might
-    /// send, so that what lies behind those checks is reached; their rank is nobody's.
+    /// Half of the strange datagrams get version and job key right, so that what lies behind those
+    /// checks is reached; their rank is nobody's, as a peer's word would have to be believed.
     fn nearly_ours(bytes: &[u8], choice: u8) -> Vec<u8> {
         let mut bytes = bytes.to_vec();
         if choice & 2 != 0 && bytes.len() >= 12 {

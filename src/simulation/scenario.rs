@@ -150,18 +150,11 @@ pub fn play(config: &ClusterConfig, ops: &[Op]) -> Result<u64, Failure> {
     for op in ops {
         apply(&mut cluster, op)?;
     }
-    cluster.net().set_model(LinkModel {
+    cluster.calm(LinkModel {
         latency_ns: config.model.latency_ns,
         bytes_per_s: config.model.bytes_per_s,
         ..LinkModel::default()
     });
-    for a in 0..cluster.len() {
-        cluster.pause(a, false);
-        for b in (0..cluster.len()).filter(|&b| b != a) {
-            let ends = [a, b].map(|at| cluster.engine(at).port().node());
-            cluster.net().partition(ends[0], ends[1], false);
-        }
-    }
     cluster.drain(60 * SECONDS, 50 * MICROS)?;
     Ok((0..cluster.len()).map(|at| cluster.received(at)).sum())
 }

@@ -39,4 +39,13 @@ impl WorkLists {
             finished: List::default(),
         }
     }
+
+    /// Memory taken, in bytes. The pattern names every list, so none can be forgotten.
+    #[cfg(test)]
+    pub fn bytes(&self) -> usize {
+        let Self { ready, to_pack, resend, ack_due, ack_delayed, to_insert, timers, finished: _ } =
+            self;
+        let lists = [ready, to_pack, resend, ack_due, ack_delayed, to_insert];
+        lists.iter().map(|list| list.bytes()).sum::<usize>() + timers.bytes()
+    }
 }

@@ -35,11 +35,6 @@ impl<'a> AckBitmap<'a> {
             })
         })
     }
-
-    /// Whether no bit can be set.
-    pub fn is_empty(self) -> bool {
-        self.0.is_empty()
-    }
 }
 
 #[cfg(test)]

@@ -44,6 +44,11 @@ impl<H: Handle> Slab<H> {
         index ^ 1
     }
 
+    /// Memory taken, in bytes.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.words)
+    }
+
     /// Takes the row freed last, or `None` when all are in use.
     #[inline]
     pub fn insert(&mut self) -> Option<H::Row> {

@@ -175,6 +175,11 @@ impl<R: Row> TimerWheel<R> {
         self.armed as usize
     }
 
+    /// Memory taken, in bytes; all but about 3 KiB is for the rows.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.timers) + size_of_val(&*self.heads)
+    }
+
     /// Whether no row is armed.
     #[inline]
     pub fn is_empty(&self) -> bool {

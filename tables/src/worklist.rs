@@ -4,9 +4,9 @@ use crate::Row;
 use alloc::boxed::Box;
 
 /// The row has an entry in the queue, alive or dead.
-const QUEUED: u8 = 1;
+const QUEUED: u64 = 1;
 /// The row is listed; it then has an entry.
-const LISTED: u8 = 2;
+const LISTED: u64 = 2;
 
 /// A first-in first-out queue of rows, each in it at most once.
 ///
@@ -15,10 +15,11 @@ const LISTED: u8 = 2;
 /// queue with room for every row cannot overflow.
 #[derive(Clone, Debug)]
 pub struct WorkList<R> {
-    /// A ring of entries; its length is a power of two.
+    /// A ring of entries with a place for every row.
     queue: Box<[R]>,
-    state: Box<[u8]>,
-    /// Entries ever taken from the queue; the first one left is at this, by the ring's length.
+    /// Two bits a row.
+    state: Box<[u64]>,
+    /// Where the first entry is.
     head: u32,
     /// Entries in the queue, dead ones too.
     entries: u32,
@@ -30,8 +31,8 @@ impl<R: Row> WorkList<R> {
     pub fn new(capacity: usize) -> Self {
         assert!(capacity <= 1 << 31, "{capacity} rows do not fit in the queue");
         Self {
-            queue: alloc::vec![R::from_index(0); capacity.next_power_of_two()].into(),
-            state: alloc::vec![0; capacity].into(),
+            queue: alloc::vec![R::from_index(0); capacity].into(),
+            state: alloc::vec![0; capacity.div_ceil(32)].into(),
             head: 0,
             entries: 0,
             listed: 0,
@@ -39,23 +40,41 @@ impl<R: Row> WorkList<R> {
     }
 
     #[inline]
-    fn slot(&self, entry: u32) -> usize {
-        entry as usize & (self.queue.len() - 1)
+    fn state(&self, row: R) -> u64 {
+        debug_assert!(row.index() < self.queue.len(), "{row:?} of {}", self.queue.len());
+        self.state[row.index() / 32] >> (row.index() % 32 * 2) & (QUEUED | LISTED)
+    }
+
+    #[inline]
+    fn set_state(&mut self, row: R, state: u64) {
+        let (word, shift) = (&mut self.state[row.index() / 32], row.index() % 32 * 2);
+        *word = *word & !((QUEUED | LISTED) << shift) | state << shift;
+    }
+
+    /// Drops the first entry.
+    #[inline]
+    fn advance(&mut self) {
+        self.head += 1;
+        if self.head as usize == self.queue.len() {
+            self.head = 0;
+        }
+        self.entries -= 1;
     }
 
     /// Lists `row`; whether it was not listed before. It goes to the tail, unless it was removed
     /// and its dead entry is still queued: then it has its old place again.
     #[inline]
     pub fn push(&mut self, row: R) -> bool {
-        let state = &mut self.state[row.index()];
-        let before = core::mem::replace(state, QUEUED | LISTED);
+        let before = self.state(row);
         if before & LISTED != 0 {
             return false;
         }
+        self.set_state(row, QUEUED | LISTED);
         self.listed += 1;
         if before & QUEUED == 0 {
-            let slot = self.slot(self.head.wrapping_add(self.entries));
-            self.queue[slot] = row;
+            let place = (self.head + self.entries) as usize;
+            let len = self.queue.len();
+            self.queue[if place < len { place } else { place - len }] = row;
             self.entries += 1;
         }
         true
@@ -65,9 +84,8 @@ impl<R: Row> WorkList<R> {
     #[inline]
     pub fn pop(&mut self) -> Option<R> {
         let row = self.front()?;
-        self.state[row.index()] = 0;
-        self.head = self.head.wrapping_add(1);
-        self.entries -= 1;
+        self.set_state(row, 0);
+        self.advance();
         self.listed -= 1;
         Some(row)
     }
@@ -75,17 +93,22 @@ impl<R: Row> WorkList<R> {
     /// Takes `row` off the list, wherever it is; whether it was listed.
     #[inline]
     pub fn remove(&mut self, row: R) -> bool {
-        let state = &mut self.state[row.index()];
-        let was_listed = *state & LISTED != 0;
-        *state &= !LISTED;
+        let state = self.state(row);
+        let was_listed = state & LISTED != 0;
+        self.set_state(row, state & !LISTED);
         self.listed -= u32::from(was_listed);
         was_listed
+    }
+
+    /// Memory taken, in bytes.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.queue) + size_of_val(&*self.state)
     }
 
     /// Whether `row` is listed.
     #[inline]
     pub fn contains(&self, row: R) -> bool {
-        self.state[row.index()] & LISTED != 0
+        self.state(row) & LISTED != 0
     }
 
     /// How many rows are listed.
@@ -104,14 +127,12 @@ impl<R: Row> WorkList<R> {
     #[inline]
     pub fn front(&mut self) -> Option<R> {
         while self.entries > 0 {
-            let row = self.queue[self.slot(self.head)];
-            let state = &mut self.state[row.index()];
-            if *state & LISTED != 0 {
+            let row = self.queue[self.head as usize];
+            if self.state(row) & LISTED != 0 {
                 return Some(row);
             }
-            *state = 0;
-            self.head = self.head.wrapping_add(1);
-            self.entries -= 1;
+            self.set_state(row, 0);
+            self.advance();
         }
         None
     }

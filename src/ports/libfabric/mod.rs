@@ -39,6 +39,7 @@ pub struct Libfabric {
     objects: Objects,
     caps: PortCaps,
     description: String,
+    provider: String,
     local: [RawAddress; 2],
     inserts: Inserts,
     arena: Option<DatagramArena>,
@@ -56,6 +57,11 @@ impl Libfabric {
     /// Opens a rail. Every refusal names what to do about it.
     pub fn open(config: &LibfabricConfig) -> Result<Self, PortError> {
         open::open(config)
+    }
+
+    /// The provider that was opened.
+    pub fn provider(&self) -> &str {
+        &self.provider
     }
 
     fn channel(&self, channel: Channel) -> &ChannelObjects {

@@ -243,6 +243,7 @@ pub(super) fn open(config: &LibfabricConfig) -> Result<Libfabric, PortError> {
     Ok(Libfabric {
         caps,
         description,
+        provider: found.provider,
         local,
         inserts: Inserts::new(by_event),
         arena: None,

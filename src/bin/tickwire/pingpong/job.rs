@@ -1,6 +1,6 @@
 //! Starting both sides, and the loop of each.
 
-use super::report::{Report, Row};
+use super::report::{Report, Row, say};
 use super::side::{END, MEASURER, Side};
 use super::{Args, PortName};
 use hdrhistogram::Histogram;
@@ -16,8 +16,47 @@ use tickwire::ports::sim::{LinkModel, SimNet, SimPort, SimPortConfig};
 use tickwire::ports::udp::{Udp, UdpConfig};
 use tickwire::{Config, EndpointHandle, Engine, JobKey, PeerAddress, Rank};
 
+/// How long the echoing process may take to end once it has nothing more to do.
+const END_TIME: Duration = Duration::from_secs(10);
+
 /// Ends the echoing process in every outcome.
 struct Peer(Child);
+
+impl Peer {
+    /// An error when the process has failed. It ends well only after the last message.
+    fn check(&mut self) -> Result<(), String> {
+        match self.0.try_wait() {
+            Ok(Some(status)) if !status.success() => {
+                Err(format!("the echoing process failed: {status}"))
+            }
+            Ok(_) => Ok(()),
+            Err(error) => Err(format!("watching the echoing process: {error}")),
+        }
+    }
+
+    /// What the process printed, once it has ended well.
+    fn finish(&mut self) -> Result<String, String> {
+        let until = Instant::now() + END_TIME;
+        let status = loop {
+            match self.0.try_wait().map_err(|error| error.to_string())? {
+                Some(status) => break status,
+                None if Instant::now() > until => {
+                    return Err(format!("the echoing process does not end within {END_TIME:?}"));
+                }
+                None => std::thread::sleep(Duration::from_millis(1)),
+            }
+        };
+        if !status.success() {
+            return Err(format!("the echoing process failed: {status}"));
+        }
+        // One line, so it fits the pipe: nothing had to read it before the end.
+        let mut text = String::new();
+        if let Some(stdout) = self.0.stdout.as_mut() {
+            stdout.read_to_string(&mut text).map_err(|error| error.to_string())?;
+        }
+        Ok(text)
+    }
+}
 
 impl Drop for Peer {
     fn drop(&mut self) {
@@ -33,30 +72,40 @@ pub fn measuring(args: &Args) -> Result<(), String> {
     let listener = TcpListener::bind(at).map_err(|error| format!("listening at {at}: {error}"))?;
     let at = listener.local_addr().map_err(|error| error.to_string())?;
     let patience = Duration::from_secs(if args.listen.is_some() { 600 } else { 30 });
-    let server = std::thread::spawn(move || bootstrap::serve(listener, 2, patience));
+    // It serves until both have left; nothing waits for it, so that a host that vanishes after
+    // its last message keeps nobody.
+    std::thread::spawn(move || bootstrap::serve(listener, 2, patience));
+    let mut report = Report::new(args)?;
     let mut peer = None;
     if args.listen.is_some() {
-        println!("on the other host: {}", other_line(args, at));
+        say(format_args!("on the other host: {}", other_line(args, at)))?;
     } else {
         peer = Some(start_peer(args, at)?);
     }
-    let mut report = Report::new(args);
-    with_engine(args, Rank(MEASURER), at, patience, |engine| {
-        measure_any(engine, args, &mut report)
-    })?;
+    let mut calls = 0u32;
+    let mut watch_peer = || match &mut peer {
+        Some(peer) if calls.is_multiple_of(1 << 16) => {
+            calls = 1;
+            peer.check()
+        }
+        _ => {
+            calls = calls.wrapping_add(1);
+            Ok(())
+        }
+    };
+    let measured = with_engine(args, Rank(MEASURER), at, patience, |engine| {
+        measure_any(engine, args, &mut report, &mut watch_peer)
+    });
     if let Some(peer) = &mut peer {
-        let mut text = String::new();
-        if let Some(stdout) = peer.0.stdout.as_mut() {
-            stdout.read_to_string(&mut text).map_err(|error| error.to_string())?;
+        // What became of the other side says more than that it did not answer.
+        if measured.is_err() {
+            peer.check()?;
         }
-        let status = peer.0.wait().map_err(|error| error.to_string())?;
-        if !status.success() {
-            return Err(format!("the echoing process failed: {status}"));
-        }
-        report.peer_counters = serde_json::from_str(&text).ok();
+        measured?;
+        report.peer_counters = serde_json::from_str(&peer.finish()?).ok();
+    } else {
+        measured?;
     }
-    // Both have left the rendezvous by now.
-    server.join().map_err(|_| "the rendezvous panicked")?.map_err(|error| error.to_string())?;
     report.finish(args)
 }
 
@@ -86,7 +135,12 @@ fn start_peer(args: &Args, at: SocketAddr) -> Result<Peer, String> {
 }
 
 fn peer_args(args: &Args, at: SocketAddr) -> Vec<String> {
-    let mut out = vec!["pingpong".into(), format!("--connect={at}")];
+    // An unspecified address is where this side listens, not where the other one finds it.
+    let to = match at.ip().is_unspecified() {
+        true => format!("ADDRESS_OF_THIS_HOST:{}", at.port()),
+        false => at.to_string(),
+    };
+    let mut out = vec!["pingpong".into(), format!("--connect={to}")];
     out.push(format!("--port={}", args.port.as_str()));
     out.push(format!("--key={}", args.key));
     out.push(format!("--seed={}", args.seed));
@@ -107,7 +161,7 @@ fn peer_args(args: &Args, at: SocketAddr) -> Vec<String> {
 }
 
 fn other_line(args: &Args, at: SocketAddr) -> String {
-    format!("tickwire {} --bind=(an address of that host)", peer_args(args, at).join(" "))
+    format!("tickwire {} --bind=ADDRESS_OF_THAT_HOST", peer_args(args, at).join(" "))
 }
 
 /// An engine over any of the ports, with or without faults.
@@ -118,12 +172,29 @@ enum AnyEngine<'a> {
     LibfabricFaults(&'a mut Engine<Faults<Libfabric>>, EndpointHandle),
 }
 
-fn measure_any(engine: AnyEngine<'_>, args: &Args, report: &mut Report) -> Result<(), String> {
+fn measure_any(
+    engine: AnyEngine<'_>,
+    args: &Args,
+    report: &mut Report,
+    pump: &mut dyn FnMut() -> Result<(), String>,
+) -> Result<(), String> {
     match engine {
-        AnyEngine::Udp(e, peer) => measure(e, peer, args, report, &mut || Ok(())),
-        AnyEngine::UdpFaults(e, peer) => measure(e, peer, args, report, &mut || Ok(())),
-        AnyEngine::Libfabric(e, peer) => measure(e, peer, args, report, &mut || Ok(())),
-        AnyEngine::LibfabricFaults(e, peer) => measure(e, peer, args, report, &mut || Ok(())),
+        AnyEngine::Udp(e, peer) => measure(e, peer, args, report, pump),
+        AnyEngine::UdpFaults(e, peer) => {
+            measure(e, peer, args, report, pump)?;
+            report.fault_counters = Some(e.port().fault_counters());
+            Ok(())
+        }
+        AnyEngine::Libfabric(e, peer) => {
+            report.provider = Some(e.port().provider().to_owned());
+            measure(e, peer, args, report, pump)
+        }
+        AnyEngine::LibfabricFaults(e, peer) => {
+            report.provider = Some(e.port().inner().provider().to_owned());
+            measure(e, peer, args, report, pump)?;
+            report.fault_counters = Some(e.port().fault_counters());
+            Ok(())
+        }
     }
 }
 
@@ -166,7 +237,7 @@ fn with_engine(
             let (other, _joined) = meet(engine.local_address())?;
             let peer = engine.add_peer(&other).map_err(|error| error.to_string())?;
             if rank.0 == MEASURER {
-                println!("{}; {}", engine.port().describe(), engine.limits_text());
+                say(format_args!("{}; {}", engine.port().describe(), engine.limits_text()))?;
             }
             body(AnyEngine::$variant(&mut engine, peer))
         }};
@@ -200,16 +271,17 @@ fn faulty<P: Port>(port: P, faults: &FaultConfig, seed: u64) -> Result<Faults<P>
 
 /// Ticks and looks after progress: an error of a side, or silence for too long, ends the job.
 struct Watch {
-    last: (u64, u64),
+    last: [u64; 3],
     since: Instant,
     limit: Duration,
+    ticks: u32,
     idle: u32,
 }
 
 impl Watch {
     fn new(args: &Args) -> Self {
         let limit = Duration::from_secs(args.timeout.into());
-        Self { last: (0, 0), since: Instant::now(), limit, idle: 0 }
+        Self { last: [0; 3], since: Instant::now(), limit, ticks: 0, idle: 0 }
     }
 
     fn tick<P: Port>(&mut self, engine: &mut Engine<P>, side: &mut Side) -> Result<(), String> {
@@ -218,25 +290,27 @@ impl Watch {
         if let Some(failure) = side.failure.take() {
             return Err(failure);
         }
-        if !work.is_idle() {
-            self.idle = 0;
-            return Ok(());
-        }
-        self.idle += 1;
-        if self.idle.is_multiple_of(4096) {
+        self.idle = if work.is_idle() { self.idle + 1 } else { 0 };
+        if self.idle > 4096 {
             // With fewer cores than processes the other side needs this one.
             std::thread::yield_now();
-            let progress = (side.arrived, engine.counters().segments_accepted);
-            if progress != self.last {
-                (self.last, self.since) = (progress, Instant::now());
-            } else if self.since.elapsed() > self.limit {
-                let rows = engine.counters().rows();
-                let rows: Vec<_> = rows.into_iter().filter(|(_, n)| *n > 0).collect();
-                return Err(format!(
-                    "nothing arrived for {:?} (see --timeout); counters: {rows:?}",
-                    self.limit
-                ));
-            }
+        }
+        self.ticks = self.ticks.wrapping_add(1);
+        // Whatever keeps the tick busy, strangers too: only progress counts.
+        if self.ticks.is_multiple_of(4096) { self.check_progress(engine, side) } else { Ok(()) }
+    }
+
+    fn check_progress<P: Port>(&mut self, engine: &Engine<P>, side: &Side) -> Result<(), String> {
+        let counters = engine.counters();
+        let progress = [side.arrived, counters.segments_accepted, counters.acks_received];
+        if progress != self.last {
+            (self.last, self.since) = (progress, Instant::now());
+        } else if self.since.elapsed() > self.limit {
+            let rows: Vec<_> = counters.rows().into_iter().filter(|(_, n)| *n > 0).collect();
+            let limit = self.limit;
+            return Err(format!(
+                "nothing arrived for {limit:?} (see --timeout); counters: {rows:?}"
+            ));
         }
         Ok(())
     }
@@ -279,7 +353,7 @@ fn measure<P: Port>(
             }
         }
         bar.finish_and_clear();
-        report.row(Row::new(size, iters, &half_ns, total_ns));
+        report.row(Row::new(size, iters, &half_ns, total_ns))?;
     }
     // The end is a message like others: delivered for certain.
     while engine.send_copy(peer, END, &[]).is_err() {
@@ -311,7 +385,7 @@ fn echo<P: Port>(engine: &mut Engine<P>, peer: EndpointHandle, args: &Args) -> R
     if args.child {
         let counters =
             serde_json::to_string(engine.counters()).map_err(|error| error.to_string())?;
-        println!("{counters}");
+        say(format_args!("{counters}"))?;
     }
     Ok(())
 }
@@ -354,8 +428,10 @@ pub fn simulated(args: &Args) -> Result<(), String> {
     let (of_a, of_b) = (a.local_address(), b.local_address());
     let to_b = a.add_peer(&of_b).map_err(|error| error.to_string())?;
     let to_a = b.add_peer(&of_a).map_err(|error| error.to_string())?;
-    println!("simulated link of 1 us and 10 GB/s, both sides in this process, virtual time");
-    let mut report = Report::new(args);
+    let mut report = Report::new(args)?;
+    say(format_args!(
+        "simulated link of 1 us and 10 GB/s, both sides in this process, virtual time"
+    ))?;
     let mut side = Side::new(1);
     let mut end_sent = false;
     let mut pump = || {

@@ -41,7 +41,7 @@ pub struct Args {
     /// Two hosts: wait for the other side here and measure
     #[arg(long, value_name = "ADDR", conflicts_with = "connect")]
     listen: Option<SocketAddr>,
-    /// Two hosts: join the side that listens at ADDR, and echo
+    /// Two hosts: join the side that listens at ADDR, and echo; what to measure is given there
     #[arg(long, value_name = "ADDR")]
     connect: Option<SocketAddr>,
     /// Local IP address for the messages (default: loopback)
@@ -94,6 +94,21 @@ impl Args {
     }
 }
 
+/// Options that would have no effect are a misunderstanding, so they are told.
+fn refuse_senseless(args: &Args) -> Result<(), String> {
+    let sim = args.port == PortName::Sim;
+    if sim && (args.listen.is_some() || args.connect.is_some() || args.bind.is_some()) {
+        return Err("--port sim runs in this process alone: no --listen, --connect, --bind".into());
+    }
+    if args.provider.is_some() && args.port != PortName::Libfabric {
+        return Err("--provider goes with --port libfabric".into());
+    }
+    if args.connect.is_some() && args.json.is_some() {
+        return Err("the side that listens measures: give --json there, not with --connect".into());
+    }
+    Ok(())
+}
+
 /// `8`, `4K`, `4KiB`, `1M`: powers of 1024.
 fn parse_size(text: &str) -> Result<usize, String> {
     let upper = text.trim().to_ascii_uppercase();
@@ -113,6 +128,7 @@ pub fn run(args: &Args) -> Result<(), String> {
     if args.checksum() && !args.checksum && !args.child {
         eprintln!("note: faults corrupt, so every datagram carries a checksum");
     }
+    refuse_senseless(args)?;
     match (args.port, args.connect) {
         (PortName::Sim, _) => job::simulated(args),
         (_, Some(rendezvous)) => job::echoing(args, rendezvous),

@@ -5,7 +5,10 @@ use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::io::IsTerminal;
+use std::fs::File;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use tickwire::ports::faults::FaultCounters;
 use tickwire::stats::Counters;
 
 /// Half round trips in microseconds.
@@ -44,11 +47,26 @@ pub struct Report {
     rows: Vec<Row>,
     pub counters: Counters,
     pub peer_counters: Option<Value>,
+    pub fault_counters: Option<FaultCounters>,
+    /// The libfabric provider that was opened.
+    pub provider: Option<String>,
+    json: Option<File>,
 }
 
 impl Report {
-    pub fn new(_args: &Args) -> Self {
-        Self { rows: Vec::new(), counters: Counters::default(), peer_counters: None }
+    /// Opens the file for the results first: an unwritable one is no news for the end.
+    pub fn new(args: &Args) -> Result<Self, String> {
+        let open = |path: &PathBuf| {
+            File::create(path).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        Ok(Self {
+            rows: Vec::new(),
+            counters: Counters::default(),
+            peer_counters: None,
+            fault_counters: None,
+            provider: None,
+            json: args.json.as_ref().map(open).transpose()?,
+        })
     }
 
     /// A progress bar, when somebody is looking.
@@ -62,15 +80,17 @@ impl Report {
     }
 
     /// Prints a row as soon as it is known.
-    pub fn row(&mut self, row: Row) {
+    pub fn row(&mut self, row: Row) -> Result<(), String> {
         if self.rows.is_empty() {
-            println!("half round trip in us; MB/s = size / mean half round trip, MB = 10^6 bytes");
-            println!(
+            let units =
+                "half round trip in us; MB/s = size / mean half round trip, MB = 10^6 bytes";
+            say(format_args!("{units}"))?;
+            say(format_args!(
                 "{:>10} {:>7} {:>10} {:>10} {:>10} {:>10}",
                 "size", "iters", "min", "p50", "p99", "MB/s"
-            );
+            ))?;
         }
-        println!(
+        say(format_args!(
             "{:>10} {:>7} {:>10.2} {:>10.2} {:>10.2} {:>10.1}",
             row.size,
             row.iters,
@@ -78,23 +98,30 @@ impl Report {
             row.half_rtt_us.p50,
             row.half_rtt_us.p99,
             row.mb_per_s
-        );
+        ))?;
         self.rows.push(row);
+        Ok(())
     }
 
     /// Prints the counters and writes the JSON. Only reached when every byte was verified.
-    pub fn finish(&self, args: &Args) -> Result<(), String> {
-        println!("all messages verified on both sides");
+    pub fn finish(&mut self, args: &Args) -> Result<(), String> {
+        say(format_args!("all messages verified on both sides"))?;
         let ours = serde_json::to_value(&self.counters).map_err(|error| error.to_string())?;
-        print_counters("this side", &ours);
+        print_counters("this side", &ours)?;
         if let Some(theirs) = &self.peer_counters {
-            print_counters("other side", theirs);
+            print_counters("other side", theirs)?;
         }
-        let Some(path) = &args.json else { return Ok(()) };
+        if let Some(f) = self.fault_counters {
+            say(format_args!(
+                "faults on what this side got: {} lost, {} doubled, {} reordered, {} corrupted",
+                f.lost, f.duplicated, f.reordered, f.corrupted
+            ))?;
+        }
+        let Some(file) = &mut self.json else { return Ok(()) };
         let json = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "port": args.port.as_str(),
-            "provider": args.provider,
+            "provider": self.provider,
             "verified": true,
             "results": self.rows,
             "counters": ours,
@@ -103,16 +130,21 @@ impl Report {
             "seed": args.seed,
         });
         let text = serde_json::to_string_pretty(&json).map_err(|error| error.to_string())?;
-        std::fs::write(path, text + "\n").map_err(|error| format!("{}: {error}", path.display()))
+        writeln!(file, "{text}").map_err(|error| format!("writing the results: {error}"))
     }
 }
 
-fn print_counters(whose: &str, counters: &Value) {
-    let Some(counters) = counters.as_object() else { return };
+/// Prints a line; an error, not a panic, when nobody reads any more.
+pub fn say(line: std::fmt::Arguments<'_>) -> Result<(), String> {
+    writeln!(std::io::stdout(), "{line}").map_err(|error| format!("standard output: {error}"))
+}
+
+fn print_counters(whose: &str, counters: &Value) -> Result<(), String> {
+    let Some(counters) = counters.as_object() else { return Ok(()) };
     let shown = counters.iter().filter(|(name, n)| {
         let always = ["segments_sent", "segments_resent"].contains(&name.as_str());
         always || (n.as_u64() != Some(0) && name.starts_with("drops_"))
     });
     let shown: Vec<_> = shown.map(|(name, n)| format!("{name} {n}")).collect();
-    println!("{whose}: {}", shown.join(", "));
+    say(format_args!("{whose}: {}", shown.join(", ")))
 }

@@ -17,6 +17,8 @@ pub struct Side {
     /// The next message to send, filled beforehand so that filling is not part of a round trip.
     next: Vec<u8>,
     next_number: u32,
+    /// The number that `next` was filled for.
+    filled_for: Option<u32>,
     /// Number of the newest message that arrived intact.
     pub newest: Option<u32>,
     /// When it arrived, on the port's clock.
@@ -38,6 +40,7 @@ impl Side {
             echoes: rank != MEASURER,
             next: Vec::new(),
             next_number: 0,
+            filled_for: None,
             newest: None,
             arrived_ns: 0,
             arrived: 0,
@@ -51,6 +54,7 @@ impl Side {
     pub fn prepare(&mut self, len: usize) {
         self.next.resize(len, 0);
         payload::fill(&mut self.next, self.rank, u64::from(self.next_number));
+        self.filled_for = Some(self.next_number);
     }
 
     /// Sends what was prepared; false when there is no room now.
@@ -106,7 +110,7 @@ impl Side {
         let (number, len, from) = (message.tag.0, message.bytes().len(), message.from);
         if self.echoes {
             // A change of size was not foreseen; it costs the first round trip of a size.
-            if self.next.len() != len || self.next_number != number {
+            if self.next.len() != len || self.filled_for != Some(number) {
                 self.next_number = number;
                 self.prepare(len);
             }
