@@ -119,6 +119,14 @@ pub(crate) fn coarse_is_due(now: u64, at: u32) -> bool {
     coarse(now).wrapping_sub(at) as i32 >= 0
 }
 
+/// The first nanosecond, seen from `now`, at which [`coarse_is_due`] holds for `at`; now if it does.
+pub(crate) fn coarse_at(now: u64, at: u32) -> u64 {
+    match at.wrapping_sub(coarse(now)) as i32 {
+        ahead if ahead > 0 => ((now >> 10) + ahead as u64) << 10,
+        _ => now,
+    }
+}
+
 impl Endpoints {
     pub fn new(peers: u32, ranks: u32, rings: u32, window: u32) -> Self {
         let n = peers as usize;
@@ -265,6 +273,18 @@ impl Endpoints {
 mod tests {
     use super::*;
     use crate::state::worklists::WorkLists;
+
+    #[test]
+    fn coarse_times_come_when_they_are_due() {
+        for now in [0, 5_000, (1 << 42) - 1, (1 << 42) + 77] {
+            for wait_ns in [0, 1, 1023, 1024, 20_000] {
+                let at = coarse(now + wait_ns);
+                let due = coarse_at(now, at);
+                assert!(coarse_is_due(due, at) && due >= now, "{now} + {wait_ns}: {due}");
+                assert!(due == now || !coarse_is_due(due - 1, at), "{now} + {wait_ns}: {due}");
+            }
+        }
+    }
 
     /// Design, section 3: an idle endpoint costs at most 256 bytes all in all, its name of 16
     /// bytes included.
