@@ -512,3 +512,23 @@ impl Node {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The check of payloads is what everything here rests on. No file can ask for this: a flipped
+    /// bit that no checksum catches.
+    #[test]
+    fn a_flipped_bit_is_found() {
+        let text = "title = 'x'\npeers = 2\nengine = { checksum = true }\n\
+                    link = { latency = '1us', corrupt = '1%' }\n[[traffic]]\n\
+                    pattern = 'stream'\nfrom = '0'\nto = '1'\nmessage = 1000\nbytes = '1MB'\n";
+        let mut plan = Plan::parse(text).expect("a scenario");
+        let report = run_plan(&plan, &mut |_| {}).expect("checksums catch all");
+        assert!(report.engines.drops_bad_checksum > 0 && report.unfinished.is_none());
+        plan.engine.checksum = Some(false);
+        let failure = run_plan(&plan, &mut |_| {}).expect_err("some bits flip in payloads");
+        assert!(failure.contains("wrong at byte"), "{failure}");
+    }
+}

@@ -45,7 +45,11 @@ fn draw_on(svg: &mut String, report: &Report) -> Result<(), Box<dyn std::error::
     let mean = |bucket: &Bucket| bucket.sum as f64 / bucket.count as f64;
     let latency = |of: &dyn Fn(&Bucket) -> f64| sampled(&report.latency, |it| of(it) / 1000.0);
     let all = [
-        Panel { title: "Goodput", unit: "MB/s (10^6 bytes a second)", lines: goodputs.collect() },
+        Panel {
+            title: "Goodput, each message counted when it is whole",
+            unit: "MB/s (10^6 bytes a second)",
+            lines: goodputs.collect(),
+        },
         Panel {
             title: "Latency of messages, by time of arrival",
             unit: "microseconds",
