@@ -41,7 +41,7 @@ pub(super) struct Fault {
 #[derive(Clone, Debug)]
 pub(super) enum FaultAction {
     /// `None`: the model of all pairs without one of their own.
-    Link(Option<Scope>, LinkKeys),
+    Link(Option<Scope>, Box<LinkKeys>),
     Cut(Scope, bool),
     Down(Vec<u32>, bool),
     Pause(Vec<u32>, bool),
@@ -128,7 +128,7 @@ impl Plan {
     /// Without a checksum a flipped bit is delivered: no fault of the engine's.
     fn check_checksum(&self) -> Result<(), String> {
         let set = self.faults.iter().filter_map(|fault| match &fault.what {
-            FaultAction::Link(_, set) => Some(set),
+            FaultAction::Link(_, set) => Some(&**set),
             _ => None,
         });
         let set = self.links.iter().map(|(_, set)| set).chain(set);
@@ -260,7 +260,7 @@ fn fault(names: &Names<'_>, place: &str, keys: &FaultKeys) -> Result<Fault, Stri
     apply(&format!("{place}.set"), &set, &mut LinkModel::default())?;
     let outage_ns = keys.outage.map_or(10 * MILLIS, |outage| outage.0);
     let what = match (what, scope) {
-        (Link, scope) => FaultAction::Link(scope, set),
+        (Link, scope) => FaultAction::Link(scope, Box::new(set)),
         (Cut | Mend, Some(scope)) => FaultAction::Cut(scope, what == Cut),
         (Down | Up, _) => FaultAction::Down(nodes, what == Down),
         (Pause | Resume, _) => FaultAction::Pause(nodes, what == Pause),

@@ -382,7 +382,7 @@ fn new_item(number: u32, plan: &Traffic, seed: u64, flows: &mut Vec<Flow>) -> It
             }
         }
         Pattern::Random { nodes, per_second, messages } => {
-            let mut rng = ChaCha8Rng::seed_from_u64(seed ^ u64::from(number) << 32);
+            let mut rng = ChaCha8Rng::seed_from_u64(seed ^ (u64::from(number) << 32));
             arrivals =
                 draw_arrivals(number, plan, (nodes, *per_second, *messages), &mut rng, flows);
         }
@@ -420,7 +420,7 @@ fn draw_arrivals(
     let mut flow_of = HashMap::new();
     let mut at_s = 0.0;
     let below =
-        |n: usize, rng: &mut ChaCha8Rng| (u128::from(rng.next_u64()) * n as u128 >> 64) as usize;
+        |n: usize, rng: &mut ChaCha8Rng| ((u128::from(rng.next_u64()) * n as u128) >> 64) as usize;
     let mut arrivals: Vec<_> = (0..messages)
         .map(|_| {
             let from = below(nodes.len(), rng);
