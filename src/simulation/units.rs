@@ -74,7 +74,10 @@ fn quantity(
 }
 
 macro_rules! quantities {
-    ($($(#[$doc:meta])* $name:ident($inner:ty) = $units:ident, $plain:expr, $example:literal;)*) => {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident($inner:ty) = $units:ident, $plain:expr, $example:literal;
+    )*) => {
         $(
             $(#[$doc])*
             #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]

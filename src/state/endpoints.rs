@@ -119,7 +119,7 @@ pub(crate) fn coarse_is_due(now: u64, at: u32) -> bool {
     coarse(now).wrapping_sub(at) as i32 >= 0
 }
 
-/// The first nanosecond, seen from `now`, at which [`coarse_is_due`] holds for `at`; now if it does.
+/// When [`coarse_is_due`] holds for `at` first, seen from `now`; now if it does.
 pub(crate) fn coarse_at(now: u64, at: u32) -> u64 {
     match at.wrapping_sub(coarse(now)) as i32 {
         ahead if ahead > 0 => ((now >> 10) + ahead as u64) << 10,

@@ -1,8 +1,9 @@
 //! The datagram arena: equal power-of-two slots in one anonymous, page-aligned mapping.
 //!
-//! A slot's number is its place. Huge pages are asked for where one fits. A slot is either *ours* (its bytes may
-//! be read and written through the arena) or *lent* to a port, which accesses it by raw pointer
-//! ([`DatagramArena::base`]). Clones share the mapping; the lent bits live in the owner only.
+//! A slot's number is its place. Huge pages are asked for where one fits. A slot is either *ours*
+//! (its bytes may be read and written through the arena) or *lent* to a port, which accesses it by
+//! raw pointer ([`DatagramArena::base`]). Clones share the mapping; the lent bits live in the owner
+//! only.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
