@@ -7,11 +7,13 @@
 
 mod chunks;
 mod cluster;
+mod hostile;
 mod ops;
 pub mod payload;
 mod scenario;
 
 pub use chunks::{ChunkOp, play_chunks};
 pub use cluster::{Cluster, ClusterConfig, Failure};
+pub use hostile::Passed;
 pub use ops::{Op, apply};
 pub use scenario::{Scenario, play, run_seed};
