@@ -357,7 +357,7 @@ fn pc_47_what_a_flood_costs_a_ping_pong() {
             });
             let refused = sides.each_ref().map(Side::refused).iter().sum::<u64>() - before;
             println!(
-                "forged {forged}, {per_second}/s: half round trip {quiet} ns in peace, {loud} ns in \
+                "forged {forged}, {per_second}/s: half round trip {quiet} ns in peace, {loud} in \
                  the flood, ratio {:.3}; {sent} sent, {refused} counted",
                 loud as f64 / quiet as f64
             );
