@@ -12,6 +12,7 @@ mod book;
 mod chunks;
 mod cluster;
 mod file;
+mod hostile;
 mod measure;
 mod ops;
 pub mod payload;
@@ -25,6 +26,7 @@ mod world;
 
 pub use chunks::{ChunkOp, play_chunks};
 pub use cluster::{Cluster, ClusterConfig, Failure};
+pub use hostile::Passed;
 pub use measure::{Bucket, Fairness, ItemReport, Percentiles, Report, Series, fairness};
 pub use ops::{Op, apply};
 pub use plan::Plan;

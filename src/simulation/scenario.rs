@@ -62,14 +62,15 @@ impl Scenario {
         let cluster = ClusterConfig {
             nodes: 2 + dice.below(4),
             seed: seed ^ 0x5EED,
-            checksum: model.corrupt > 0.0,
+            checksum: model.corrupt > 0.0 || dice.one_in(4),
             model,
             port,
             first_seq: dice.pick(&[0, 1, u32::MAX, u32::MAX - 10, 0x7FFF_FFFF, 255]),
             ordered: !dice.one_in(3),
             tweak: dice.pick(&tweaks),
         };
-        let ops = (0..40 + dice.below(160)).map(|_| draw_op(&mut dice)).collect();
+        let hostile = dice.one_in(3);
+        let ops = (0..40 + dice.below(160)).map(|_| draw_op(&mut dice, hostile)).collect();
         Self { cluster, ops }
     }
 }
@@ -109,8 +110,12 @@ fn draw_model(dice: &mut Dice) -> LinkModel {
     model
 }
 
-fn draw_op(dice: &mut Dice) -> Op {
+fn draw_op(dice: &mut Dice, hostile: bool) -> Op {
     let (a, b) = (dice.below(8) as u8, dice.below(8) as u8);
+    if hostile && dice.one_in(8) {
+        let [kind, bytes @ ..] = dice.0.next_u32().to_le_bytes();
+        return Op::hostile(kind, bytes);
+    }
     match dice.below(20) {
         0..=8 => Op::Send {
             from: a,
@@ -165,6 +170,10 @@ pub fn play(config: &ClusterConfig, ops: &[Op]) -> Result<u64, Failure> {
 
 fn play_timed(config: &ClusterConfig, ops: &[Op]) -> Result<Played, Failure> {
     let mut cluster = Cluster::new(config);
+    // Only then: a network that is watched takes no short ways.
+    if ops.iter().any(Op::is_hostile) {
+        cluster.record();
+    }
     for op in ops {
         apply(&mut cluster, op)?;
     }
