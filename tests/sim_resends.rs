@@ -43,6 +43,30 @@ fn a_pause_of_the_receiver_costs_its_probes_only() {
     assert_eq!(counters.segments_resent, counters.segments_timed_out, "{counters:?}");
 }
 
+/// Acks are lost until a resend calls for another one: how long that took is no round trip.
+#[test]
+fn the_wait_for_a_lost_ack_is_no_round_trip() {
+    let mut cluster = Cluster::new(&ClusterConfig { model: link(), ..ClusterConfig::default() });
+    for round in 0..50 {
+        let ends = [1, 0].map(|at| cluster.engine(at).port().node());
+        cluster.net().partition(ends[0], ends[1], true);
+        for _ in 0..5 {
+            cluster.send(0, 1, 100, false).unwrap();
+        }
+        cluster.run_for(300 * MICROS, 5 * MICROS).unwrap();
+        cluster.net().partition(ends[0], ends[1], false);
+        cluster.drain(500 * MILLIS, 5 * MICROS).unwrap_or_else(|failure| panic!("{failure}"));
+        // A message that suffers nothing.
+        cluster.send(0, 1, 100, false).unwrap();
+        cluster.drain(500 * MILLIS, 5 * MICROS).unwrap_or_else(|failure| panic!("{failure}"));
+        let engine = cluster.engine(0);
+        let peer = engine.peer(Rank(1)).unwrap();
+        let srtt_ns = engine.srtt_ns(peer).unwrap();
+        assert!(srtt_ns < 60 * MICROS, "round {round}: {srtt_ns} ns on a way of 40 us");
+    }
+    assert!(cluster.engine(0).counters().segments_timed_out >= 50);
+}
+
 /// A port that takes only some of what it is given.
 struct Stingy {
     inner: SimPort,

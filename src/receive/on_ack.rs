@@ -28,6 +28,14 @@ impl Newest {
     fn arrived(&self) -> Option<(Nanos, Seq)> {
         self.once.or(self.again)
     }
+
+    /// When the segment was sent whose arrival the ack answers, if that is certain. A resend after
+    /// it may be what the ack answers, and the ack that was due before is lost: the wait for the
+    /// resend would pass for a round trip.
+    fn timed(&self) -> Option<Nanos> {
+        let (once_ns, _) = self.once?;
+        self.again.is_none_or(|(again_ns, _)| again_ns < once_ns).then_some(once_ns)
+    }
 }
 
 /// Applies cumulative number, bitmap and window. False: it acks what was never sent.
@@ -114,7 +122,7 @@ fn on_progress<P: Port>(
     let is_guess = newest.once.is_none();
     let since = c.now.saturating_sub(arrived_sent_ns);
     let plausible = !is_guess || since >= e.rtt[ep].srtt_ns() / 2;
-    if let Some((sent_ns, _)) = newest.once {
+    if let Some(sent_ns) = newest.timed() {
         let rtt = c.now.saturating_sub(sent_ns).saturating_sub(header.ack_delay.as_ns());
         e.rtt[ep].sample(rtt);
     }
