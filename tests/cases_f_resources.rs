@@ -221,7 +221,7 @@ fn pc_68_a_socket_buffer_smaller_than_the_window() {
     assert!(ratio >= 0.25, "goodput at {ratio:.2}");
 }
 
-/// What `Again` asks for: a tick, and another try. Without one nothing changes, and nothing is lost.
+/// What `Again` asks for: a tick, and another try. Without one nothing changes or is lost.
 #[test]
 fn pc_69_who_ticks_on_try_again_gets_on() {
     for tweak in [(|_| {}) as fn(&mut Config), |config| {

@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // Each test uses some of it.
 
+pub mod shim;
 pub mod threads;
 
 use std::cell::Cell;
