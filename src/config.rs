@@ -4,6 +4,7 @@ use crate::error::BuildError;
 use crate::ids::{Incarnation, JobKey, Rank};
 use crate::ports::PortCaps;
 use crate::rto::RtoLimits;
+use crate::time::{MILLIS, SECONDS};
 use crate::wire;
 
 /// Everything that can be set. All fields have working defaults but rank and job key, which
@@ -63,6 +64,11 @@ pub struct Config {
     pub rto: RtoLimits,
     /// Least reordering that is waited for before a segment counts as lost. Default 30 us.
     pub reorder_window_min_ns: u32,
+    /// A peer that owes an answer and is silent for this long is dead. Between 1 ms and 10 days;
+    /// default 10 s. Pauses of this process do not count.
+    pub dead_after_ns: u64,
+    /// How often an idle peer that is watched ([`crate::Context::watch`]) is probed. Default 1 s.
+    pub keepalive_ns: u64,
     /// Resends per tick. Default 64.
     pub resends_per_tick_max: u32,
     /// Completions taken per tick and channel. Default 256.
@@ -101,6 +107,8 @@ impl Config {
             ack_every_segments: 0,
             rto: RtoLimits { min_ns: 400_000, max_ns: 250_000_000, initial_ns: 5_000_000 },
             reorder_window_min_ns: 30_000,
+            dead_after_ns: 10 * SECONDS,
+            keepalive_ns: SECONDS,
             resends_per_tick_max: 64,
             completions_per_tick_max: 256,
             burst_segments: 32,
@@ -133,6 +141,8 @@ impl Config {
             ("rto.min_ns", self.rto.min_ns.into(), 1, any),
             ("rto.initial_ns", self.rto.initial_ns.into(), 1, any),
             ("rto.max_ns", self.rto.max_ns.into(), self.rto.min_ns.into(), any),
+            ("dead_after_ns", self.dead_after_ns, MILLIS, 864_000 * SECONDS),
+            ("keepalive_ns", self.keepalive_ns, MILLIS, 864_000 * SECONDS),
             ("resends_per_tick_max", self.resends_per_tick_max.into(), 1, any),
             ("completions_per_tick_max", self.completions_per_tick_max.into(), 1, any),
             ("burst_segments", self.burst_segments.into(), 1, any),
@@ -183,6 +193,7 @@ impl Config {
             ack_every,
             gathers: caps.gathers && !self.checksum,
             completes_at_post: caps.sends_complete_at_post,
+            pause_ns: self.dead_after_ns / 8,
         })
     }
 }
@@ -211,6 +222,8 @@ pub(crate) struct Limits {
     pub ack_every: u16,
     pub gathers: bool,
     pub completes_at_post: bool,
+    /// A gap between two ticks counts as at most this much silence of the peers.
+    pub pause_ns: u64,
 }
 
 /// Hash keys of the standard library are random per process and per call.

@@ -5,7 +5,7 @@ use crate::error::SendError;
 use crate::ids::{EndpointHandle, EndpointRow, Rank, SegmentRow, Tag, Token};
 use crate::ports::Port;
 use crate::state::buffers::BufferPool;
-use crate::state::endpoints::{self, Endpoints};
+use crate::state::endpoints::{Endpoints, flag};
 use crate::state::fragments::{Buffer, Fragments, Kind};
 use crate::state::rail::Rail;
 use crate::state::segments::Segments;
@@ -13,7 +13,7 @@ use crate::state::worklists::WorkLists;
 use crate::stats::Counters;
 use crate::time::Nanos;
 use crate::wire::HEADER_BYTES;
-use crate::{pack, transmit};
+use crate::{liveness, pack, transmit};
 use tickwire_tables::arena::ArenaPart;
 use tickwire_tables::handle::Row;
 
@@ -32,6 +32,10 @@ pub struct Context<P> {
     pub(crate) lists: WorkLists,
     pub(crate) counters: Counters,
     pub(crate) now: Nanos,
+    /// Time that this process was awake for: `now` without the long gaps between ticks.
+    pub(crate) live_ns: Nanos,
+    /// When the last tick began: sends between ticks stamp `now` themselves.
+    pub(crate) last_tick_ns: Nanos,
     pub(crate) in_tick: bool,
     /// Address insertions that the port has not answered.
     pub(crate) inserts_outstanding: u32,
@@ -47,7 +51,7 @@ impl<P: Port> Context<P> {
     ) -> Result<SmallMessage<'_, P>, SendError> {
         let ep = self.open_peer(to)?;
         let max = self.endpoints.payload_bytes_max[ep];
-        if len_bytes > max as usize {
+        if len_bytes > usize::from(max) {
             return Err(too_large(len_bytes, u64::from(max)));
         }
         let seg = self.take_segment(ep, len_bytes)?;
@@ -63,7 +67,7 @@ impl<P: Port> Context<P> {
         bytes: &[u8],
     ) -> Result<(), SendError> {
         let ep = self.open_peer(to)?;
-        if bytes.len() <= self.endpoints.payload_bytes_max[ep] as usize {
+        if bytes.len() <= usize::from(self.endpoints.payload_bytes_max[ep]) {
             let seg = self.take_segment(ep, bytes.len())?;
             self.payload_mut(seg, bytes.len()).copy_from_slice(bytes);
             return self.enqueue_small(seg, tag, None);
@@ -95,7 +99,7 @@ impl<P: Port> Context<P> {
             Err(error) => return Err((error, buffer)),
         };
         let len = buffer.len();
-        if len > self.endpoints.payload_bytes_max[ep] as usize {
+        if len > usize::from(self.endpoints.payload_bytes_max[ep]) {
             if let Err(error) = self.check_large(ep, len) {
                 return Err((error, buffer));
             }
@@ -120,7 +124,7 @@ impl<P: Port> Context<P> {
     /// Largest message that fits one datagram to `to`, in bytes.
     pub fn small_bytes_max(&self, to: EndpointHandle) -> Option<usize> {
         let ep = self.endpoints.slab.get(to)?;
-        Some(self.endpoints.payload_bytes_max[ep] as usize)
+        Some(usize::from(self.endpoints.payload_bytes_max[ep]))
     }
 
     /// Whether everything sent to `to` has been acked. A peer that is gone is drained.
@@ -141,7 +145,28 @@ impl<P: Port> Context<P> {
     /// Whether the peer's addresses are usable.
     pub fn is_ready(&self, peer: EndpointHandle) -> bool {
         let ep = self.endpoints.slab.get(peer);
-        ep.is_some_and(|ep| self.endpoints.has(ep, endpoints::flag::READY))
+        ep.is_some_and(|ep| self.endpoints.has(ep, flag::READY))
+    }
+
+    /// Asks to hear of the peer's death also while nothing is outstanding to it: it is probed
+    /// every `Config::keepalive_ns`. A layer that waits for a message of the peer does this.
+    pub fn watch(&mut self, peer: EndpointHandle, on: bool) -> Result<(), SendError> {
+        let ep = self.open_peer(peer)?;
+        liveness::watch(self, ep, on);
+        Ok(())
+    }
+
+    /// Says that no more will be sent to `peer`. What was sent still arrives; then both sides say
+    /// goodbye. What the peer sends is taken until it closes, too.
+    pub fn close_peer(&mut self, peer: EndpointHandle) -> Result<(), SendError> {
+        let ep = self.endpoints.slab.get(peer).ok_or(SendError::NoPeer)?;
+        liveness::close(self, ep);
+        Ok(())
+    }
+
+    /// Whether everything is said between this side and `peer`, or it is gone.
+    pub fn is_closed(&self, peer: EndpointHandle) -> bool {
+        self.endpoints.slab.get(peer).is_none_or(|ep| liveness::is_closed(self, ep))
     }
 
     /// Smoothed round trip to a peer in nanoseconds, once there is one.
@@ -165,10 +190,20 @@ impl<P: Port> Context<P> {
         &self.rail.port
     }
 
+    /// The one clock stamp of a tick. A gap longer than any caller leaves between ticks was a pause
+    /// of this process, not a silence of its peers.
+    #[inline]
+    pub(crate) fn wake_up(&mut self) {
+        let now = self.now.max(self.rail.port.now());
+        self.live_ns += (now - self.last_tick_ns).min(self.limits.pause_ns);
+        self.last_tick_ns = now;
+        self.now = now;
+    }
+
     pub(crate) fn open_peer(&mut self, to: EndpointHandle) -> Result<EndpointRow, SendError> {
         let ep = self.endpoints.slab.get(to).ok_or(SendError::NoPeer)?;
-        if self.endpoints.has(ep, endpoints::flag::UNREACHABLE) {
-            return Err(SendError::NoPeer);
+        if self.endpoints.has(ep, flag::GONE | flag::CLOSING) {
+            return Err(SendError::Closed);
         }
         Ok(ep)
     }
@@ -179,6 +214,11 @@ impl<P: Port> Context<P> {
     }
 
     fn take_segment(&mut self, ep: EndpointRow, len: usize) -> Result<SegmentRow, SendError> {
+        // Each peer leaves as many slots as it holds, so that one that is slow or dead never takes
+        // all of them (dynamic thresholds, Choudhury and Hahne 1998).
+        if self.endpoints.slots_held(ep) >= self.segments.slab.free_len() as u32 {
+            return Err(self.again());
+        }
         match self.segments.take(ep, 0, len as u32) {
             Some(seg) => Ok(seg),
             None => Err(self.again()),
@@ -244,7 +284,7 @@ impl<P: Port> Context<P> {
             // long pause would be measured from the last tick.
             self.now = self.rail.port.now();
         }
-        self.endpoints.lost[ep].is_empty() && transmit::may_send_new(self, ep)
+        self.endpoints.lost_len(ep) == 0 && transmit::may_send_new(self, ep)
     }
 
     fn enqueue_large(

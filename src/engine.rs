@@ -5,7 +5,7 @@ use crate::config::{Config, Limits};
 use crate::context::Context;
 use crate::error::{BuildError, PeerError, SendError};
 use crate::event::Handler;
-use crate::ids::EndpointHandle;
+use crate::ids::{EndpointHandle, EndpointRow};
 use crate::invariants::{self, Violation};
 use crate::ports::{Channel, Completion, CompletionKind, Port};
 use crate::state::buffers::BufferPool;
@@ -17,8 +17,9 @@ use crate::state::worklists::WorkLists;
 use crate::stats::{Counters, Work};
 use crate::systems::{ack, chunk_pack, poll_cq, reap_av, resend, send};
 use crate::time::Nanos;
-use crate::{finish, peers};
+use crate::{liveness, peers};
 use tickwire_tables::arena::{ArenaPart, DatagramArena};
+use tickwire_tables::handle::Row;
 
 /// One process's end of the job. Everything sent goes through its [`Context`], to which it
 /// dereferences; everything received comes from [`Engine::tick`].
@@ -110,6 +111,8 @@ impl<P: Port> Engine<P> {
             lists: WorkLists::new(peers as usize, now),
             counters: Counters::default(),
             now,
+            live_ns: 0,
+            last_tick_ns: now,
             in_tick: false,
             inserts_outstanding: 0,
             config,
@@ -126,10 +129,10 @@ impl<P: Port> Engine<P> {
     /// blocks; every stage is bounded by `Config`. Call it often: nothing happens between calls.
     pub fn tick(&mut self, handler: &mut impl Handler<P>) -> Work {
         let Self { context: c, inbox } = self;
-        c.now = c.now.max(c.rail.port.now());
+        c.wake_up();
         c.in_tick = true;
         let mut work = poll_cq::run(c, inbox, handler);
-        work += reap_av::run(c, handler);
+        work += reap_av::run(c, inbox, handler);
         work += resend::run(c);
         work += ack::run(c);
         work += send::run(c);
@@ -169,17 +172,33 @@ impl<P: Port> Engine<P> {
         addresses.into_iter().map(|address| self.add_peer(address)).collect()
     }
 
-    /// Forgets a peer with all that waits for it or is half received from it. Its sends with a
-    /// token are reported as failed.
+    /// Forgets a peer with all that waits for it or is half received from it: its sends with a
+    /// token are reported as failed, and so are receives with a named destination.
     pub fn remove_peer(
         &mut self,
         peer: EndpointHandle,
         handler: &mut impl Handler<P>,
     ) -> Result<(), SendError> {
         let ep = self.context.endpoints.slab.get(peer).ok_or(SendError::NoPeer)?;
-        peers::remove(&mut self.context, &mut self.inbox, ep);
-        finish::report(&mut self.context, handler);
+        peers::remove(&mut self.context, &mut self.inbox, handler, ep);
         Ok(())
+    }
+
+    /// Closes towards all peers and ticks until everything sent has arrived and all have said
+    /// goodbye, at most `linger_ns`; true in the first case. Messages that still arrive go to
+    /// `handler`.
+    pub fn close(&mut self, handler: &mut impl Handler<P>, linger_ns: Nanos) -> bool {
+        let c = &mut self.context;
+        c.now = c.now.max(c.rail.port.now());
+        for index in 0..c.endpoints.slab.capacity() {
+            let ep = EndpointRow::from_index(index);
+            if c.endpoints.slab.is_live(ep) {
+                liveness::close(c, ep);
+            }
+        }
+        self.tick_until(handler, linger_ns, |c| {
+            c.endpoints.slab.iter().all(|ep| liveness::is_closed(c, ep))
+        })
     }
 
     /// Ticks until `done` says so or `timeout_ns` is over; true in the first case. Sleeps a little
@@ -215,7 +234,8 @@ impl<P: Port> Engine<P> {
             || !c.lists.resend.is_empty()
             || !c.lists.ack_due.is_empty()
             || !c.lists.ack_delayed.is_empty()
-            || !c.lists.to_insert.is_empty();
+            || !c.lists.to_insert.is_empty()
+            || !c.lists.dying.is_empty();
         // A delayed ack is due within microseconds: not worth a sleep.
         let next = c.lists.timers.next_deadline();
         let now = c.rail.port.now();

@@ -40,6 +40,9 @@ pub enum SendError {
     /// The handle names no peer (any more).
     #[error("no such peer")]
     NoPeer,
+    /// The peer is dead or unreachable, or one of the sides has closed.
+    #[error("the peer is gone or closed")]
+    Closed,
     /// The peer does not take messages of this size.
     #[error("message of {len_bytes} bytes: the peer takes at most {max_bytes}")]
     TooLarge {

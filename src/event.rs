@@ -3,6 +3,7 @@
 use crate::context::Context;
 use crate::ids::{EndpointHandle, Rank, Tag, Token};
 use crate::ports::{LinkEvent, Port};
+use crate::time::{MILLIS, Nanos};
 
 /// Something that happened during a tick.
 #[derive(Debug)]
@@ -44,9 +45,67 @@ pub enum Event<'a> {
         /// Why, in the port's words.
         reason: &'a str,
     },
+    /// The peer is dead; what was sent to it and not acked has failed. Told once, and of this
+    /// peer alone. Its handle stays until the peer is removed.
+    PeerDead {
+        /// Which peer.
+        peer: EndpointHandle,
+        /// Its rank.
+        rank: Rank,
+        /// Its name.
+        name: &'a str,
+        /// How that is known.
+        cause: Death,
+    },
+    /// The peer has closed: everything it sent has arrived, and sends to it are refused from now
+    /// on.
+    PeerClosed {
+        /// Which peer.
+        peer: EndpointHandle,
+    },
+    /// A large message for which the handler named a destination will not arrive in full: its
+    /// sender is dead or removed.
+    ReceiveFailed {
+        /// Who sent it.
+        from: EndpointHandle,
+        /// The sender's label.
+        tag: Tag,
+        /// The memory named as its destination.
+        buffer: Vec<u8>,
+    },
     /// The rail's link changed. Only ports that watch it tell: `sim` does, the kernel's sockets
     /// and libfabric do not yet.
     Link(LinkEvent),
+}
+
+/// How the death of a peer is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Death {
+    /// It owed an answer and nothing of it arrived for this long.
+    Silent {
+        /// The silence in nanoseconds.
+        silent_ns: Nanos,
+    },
+    /// Another process with its rank was added.
+    Replaced,
+    /// The port cannot send to it, with this errno-like code.
+    SendError {
+        /// The code.
+        code: i32,
+    },
+}
+
+impl std::fmt::Display for Death {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {
+            Self::Silent { silent_ns } => write!(f, "silent for {} ms", silent_ns / MILLIS),
+            Self::Replaced => f.write_str("another process has taken its rank"),
+            Self::SendError { code } => {
+                write!(f, "sends to it fail: {}", std::io::Error::from_raw_os_error(code))
+            }
+        }
+    }
 }
 
 /// A message that arrived. Its bytes are lent for the call; [`Message::take`] keeps them.

@@ -62,10 +62,13 @@ pub(crate) fn fail_sends<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
     loop {
         let e = &mut c.endpoints;
         let seg = c.segments.links.pop_front(&mut e.ready[ep]);
-        let seg = seg.or_else(|| c.segments.links.pop_front(&mut e.lost[ep]));
-        let Some(seg) = seg.or_else(|| c.segments.links.pop_front(&mut e.flight[ep])) else {
-            break;
-        };
+        let lists = e.tx_ring[ep].map(|id| (&mut e.flights.lost[id], &mut e.flights.flight[id]));
+        let seg = seg.or_else(|| {
+            let (lost, flight) = lists?;
+            let seg = c.segments.links.pop_front(lost);
+            seg.or_else(|| c.segments.links.pop_front(flight))
+        });
+        let Some(seg) = seg else { break };
         if let Some(frag) = c.segments.frag[seg] {
             c.fragments.failed[frag] = true;
             c.fragments.done_bytes[frag] = c.fragments.total_bytes[frag];
@@ -76,11 +79,10 @@ pub(crate) fn fail_sends<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
     if let Some(ring) = e.tx_ring[ep].take() {
         let mut seq = e.acked[ep];
         while seq != e.next_seq[ep] {
-            e.tx_rings.clear(ring, seq.get());
+            e.flights.rings.clear(ring, seq.get());
             seq = seq.next();
         }
-        e.tx_rings.give(ring);
+        e.flights.give(ring);
     }
     e.acked[ep] = e.next_seq[ep];
-    e.deadline_ns[ep] = 0;
 }

@@ -1,5 +1,8 @@
 //! The names of things: rows and handles of the tables, and numbers that people choose.
 
+use siphasher::sip::SipHasher13;
+use std::hash::Hasher;
+
 tickwire_tables::table_ids! {
     /// A row of the endpoint table: one peer.
     pub struct EndpointRow;
@@ -37,6 +40,18 @@ impl JobKey {
     /// The 32 bits of the key that travel in each header.
     pub fn wire_check(self) -> u32 {
         (self.0 ^ (self.0 >> 32)) as u32
+    }
+
+    /// The word that datagrams from one process to another carry (wire 2.7). It differs for every
+    /// restart of either side and for each direction, so what was meant for a predecessor, or sent
+    /// by one, is never taken for the present process's; and who does not know the job key and
+    /// both incarnations cannot tell it.
+    pub fn session(self, from: (Rank, Incarnation), to: (Rank, Incarnation)) -> u32 {
+        let mut hasher = SipHasher13::new_with_keys(self.0, 0);
+        for word in [from.0.0, from.1.0, to.0.0, to.1.0] {
+            hasher.write_u32(word.to_le());
+        }
+        hasher.finish() as u32
     }
 }
 

@@ -54,8 +54,9 @@ pub(crate) fn check<P: Port>(c: &Context<P>, inbox: &Inbox) -> Result<(), Violat
     })?;
     ensure(held == inbox.held, "I-07", || format!("{held} slots held, {} counted", inbox.held))?;
     let e = &c.endpoints;
-    for (pool, used) in [(e.tx_rings.free(), rings[0]), (e.rx_rings.free(), rings[1])] {
-        let all = e.tx_rings.rings();
+    let tx_rings = &e.flights.rings;
+    for (pool, used) in [(tx_rings.free(), rings[0]), (e.rx_rings.free(), rings[1])] {
+        let all = tx_rings.rings();
         ensure(pool + used == all, "I-04", || format!("{pool} free + {used} used of {all} rings"))?;
     }
     check_slots(c, inbox)
@@ -80,10 +81,12 @@ fn check_lists<P: Port>(
     listed: &mut [bool],
 ) -> Result<(), Violation> {
     let (e, s) = (&c.endpoints, &c.segments);
-    let lists =
-        [(&e.ready[ep], 0, false), (&e.flight[ep], 0, true), (&e.lost[ep], flag::LOST, true)];
+    let flight = e.tx_ring[ep].map(|id| (&e.flights.flight[id], 0, true));
+    let lost = e.tx_ring[ep].map(|id| (&e.flights.lost[id], flag::LOST, true));
     let mut numbered = 0;
-    for (list, want, has_number) in lists {
+    for (list, want, has_number) in
+        [Some((&e.ready[ep], 0, false)), flight, lost].into_iter().flatten()
+    {
         let mut sent_before = 0;
         for seg in s.links.iter(list) {
             let twice = std::mem::replace(&mut listed[seg.index()], true);
@@ -93,7 +96,8 @@ fn check_lists<P: Port>(
                 continue;
             }
             numbered += 1;
-            let in_ring = e.tx_ring[ep].and_then(|ring| e.tx_rings.get(ring, s.seq[seg].get()));
+            let in_ring =
+                e.tx_ring[ep].and_then(|ring| e.flights.rings.get(ring, s.seq[seg].get()));
             ensure(in_ring == Some(seg.index() as u32), "I-03", || {
                 format!("{seg:?} of {ep:?}: number {:?} is not in the ring", s.seq[seg])
             })?;
@@ -105,7 +109,7 @@ fn check_lists<P: Port>(
             }
         }
     }
-    let occupied = e.tx_ring[ep].map_or(0, |ring| e.tx_rings.occupied(ring));
+    let occupied = e.tx_ring[ep].map_or(0, |ring| e.flights.rings.occupied(ring));
     ensure(occupied == numbered, "I-03", || {
         format!("{ep:?}: {occupied} ring slots for {numbered} unacked segments")
     })
@@ -156,17 +160,18 @@ fn check_attention<P: Port>(c: &Context<P>, ep: EndpointRow) -> Result<(), Viola
         return Ok(());
     }
     let outstanding = e.next_seq[ep] != e.acked[ep];
-    ensure(!outstanding || (e.deadline_ns[ep] > 0 && c.lists.timers.is_armed(ep)), "I-11", || {
+    let timed = e.tx_ring[ep].is_some_and(|id| e.flights.deadline_ns[id] > 0);
+    ensure(!outstanding || (timed && c.lists.timers.is_armed(ep)), "I-11", || {
         format!("{ep:?}: segments are outstanding and no timer runs")
     })?;
-    ensure(e.lost[ep].is_empty() || c.lists.resend.contains(ep), "I-11", || {
+    ensure(e.lost_len(ep) == 0 || c.lists.resend.contains(ep), "I-11", || {
         format!("{ep:?}: lost segments and not on the resend list")
     })?;
     let sends = outstanding || c.lists.ready.contains(ep) || c.lists.to_pack.contains(ep);
     let waits = !e.ready[ep].is_empty() || !e.pending[ep].is_empty();
     ensure(!waits || sends, "I-11", || format!("{ep:?}: work waits and nobody will look"))?;
     let acks = c.lists.ack_due.contains(ep) || c.lists.ack_delayed.contains(ep);
-    ensure(!e.has(ep, ep_flag::ACK_PENDING) || acks, "I-11", || {
+    ensure(!e.has(ep, ep_flag::ACK_WANTED) || acks, "I-11", || {
         format!("{ep:?}: an ack is pending and on no list")
     })
 }

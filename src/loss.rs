@@ -11,13 +11,15 @@ use crate::ports::Port;
 use crate::state::segments::flag;
 use crate::transmit;
 use tickwire_tables::handle::Row;
+use tickwire_tables::ring::RingId;
 
 /// Looks through the segments in flight from the oldest on; stops at the first beyond suspicion.
 pub(crate) fn detect<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
     let rtt = c.endpoints.rtt[ep];
     let wait = rtt.srtt_ns() + rtt.reorder_window_ns(c.config.reorder_window_min_ns);
-    while let Some(seg) = c.endpoints.flight[ep].front() {
-        if !is_suspect(c, ep, seg) {
+    let Some(flight) = c.endpoints.tx_ring[ep] else { return };
+    while let Some(seg) = c.endpoints.flights.flight[flight].front() {
+        if !is_suspect(c, flight, seg) {
             return;
         }
         let lost_at = c.segments.sent_ns[seg] + wait;
@@ -29,16 +31,18 @@ pub(crate) fn detect<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
     }
 }
 
-fn is_suspect<P: Port>(c: &Context<P>, ep: EndpointRow, seg: SegmentRow) -> bool {
-    let (sent, newest) = (c.segments.sent_ns[seg], c.endpoints.newest_acked_sent_ns[ep]);
-    sent < newest || (sent == newest && c.segments.seq[seg].is_before(c.endpoints.newest_acked[ep]))
+fn is_suspect<P: Port>(c: &Context<P>, flight: RingId, seg: SegmentRow) -> bool {
+    let flights = &c.endpoints.flights;
+    let (sent, newest) = (c.segments.sent_ns[seg], flights.newest_acked_sent_ns[flight]);
+    sent < newest || (sent == newest && c.segments.seq[seg].is_before(flights.newest_acked[flight]))
 }
 
 /// The endpoint's timer went off: for the loss detector, for the timeout, or too early because
 /// progress was made since it was armed.
 pub(crate) fn on_timer<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
     detect(c, ep);
-    let deadline = c.endpoints.deadline_ns[ep];
+    let Some(flight) = c.endpoints.tx_ring[ep] else { return };
+    let deadline = c.endpoints.flights.deadline_ns[flight];
     if deadline == 0 {
         return;
     }
@@ -58,11 +62,12 @@ pub(crate) fn on_timer<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
 /// The lowest unacked segment, if it is in flight and not waiting to be sent again already.
 fn lowest_in_flight<P: Port>(c: &Context<P>, ep: EndpointRow) -> Option<SegmentRow> {
     let e = &c.endpoints;
-    let lowest = e.tx_rings.get(e.tx_ring[ep]?, e.acked[ep].get());
+    let flight = e.tx_ring[ep]?;
+    let lowest = e.flights.rings.get(flight, e.acked[ep].get());
     let seg = match lowest {
         Some(index) => SegmentRow::from_index(index as usize),
         // Only a peer that acks out of order and never in order gets here.
-        None => e.flight[ep].front()?,
+        None => e.flights.flight[flight].front()?,
     };
     (!c.segments.has(seg, flag::LOST)).then_some(seg)
 }

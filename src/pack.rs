@@ -12,7 +12,7 @@ use tickwire_tables::handle::Row;
 /// Payload of a full chunk to `ep`: both sides derive the same number from their addresses.
 #[inline]
 pub(crate) fn chunk_bytes<P: Port>(c: &Context<P>, ep: EndpointRow) -> u32 {
-    c.endpoints.payload_bytes_max[ep] - chunk::EXTRA_BYTES as u32
+    u32::from(c.endpoints.payload_bytes_max[ep]) - chunk::EXTRA_BYTES as u32
 }
 
 /// Packs the next chunk of `frag`, or only its header where the port gathers. `None`: no slot is
@@ -24,6 +24,10 @@ pub(crate) fn next_chunk<P: Port>(
 ) -> Option<SegmentRow> {
     let (total, offset) = (c.fragments.total_bytes[frag], c.fragments.done_bytes[frag]);
     let len = (total - offset).min(u64::from(chunk_bytes(c, ep))) as u32;
+    // As in `Context::take_segment`: each peer leaves as many slots as it holds.
+    if c.endpoints.slots_held(ep) >= c.segments.slab.free_len() as u32 {
+        return None;
+    }
     let seg = c.segments.take(ep, c.fragments.tag[frag], len)?;
     c.segments.flags[seg] |= flag::CHUNK;
     c.segments.frag[seg] = Some(frag);

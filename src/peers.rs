@@ -5,12 +5,14 @@ use crate::congestion::CongestionWindow;
 use crate::context::Context;
 use crate::engine::Inbox;
 use crate::error::PeerError;
+use crate::event::{Death, Event, Handler};
 use crate::finish;
-use crate::ids::{EndpointHandle, EndpointRow};
+use crate::ids::{EndpointHandle, EndpointRow, Tag};
+use crate::liveness;
 use crate::ports::{Channel, Port, PortPeer};
 use crate::receive;
 use crate::rto::Rtt;
-use crate::state::endpoints::{Early, Inserting};
+use crate::state::endpoints::{Early, Inserting, LiveMillis, flag};
 use crate::state::fragments::Buffer;
 use crate::wire;
 use tickwire_tables::seq::Seq;
@@ -27,8 +29,12 @@ pub(crate) fn add<P: Port>(
         return Err(PeerError::Full { peers_max: c.config.peers_max });
     };
     let datagram = c.limits.datagram_bytes.min(address.datagram_bytes_max) as usize;
-    let payload = wire::data::payload_bytes_max(datagram, c.config.checksum) as u32;
+    let payload = wire::data::payload_bytes_max(datagram, c.config.checksum) as u16;
     let window = c.config.congestion_window_segments.min(c.limits.window);
+    if let Some(former) = c.endpoints.by_rank(address.rank.0) {
+        replace(c, former);
+    }
+    let (inwards, outwards) = sessions(c, address);
     let e = &mut c.endpoints;
     let first = Seq::new(c.config.first_seq);
     e.next_seq[ep] = first;
@@ -40,11 +46,11 @@ pub(crate) fn add<P: Port>(
     e.arrivals_unacked[ep] = 0;
     e.rtt[ep] = Rtt::default();
     e.backoff[ep] = 0;
-    e.deadline_ns[ep] = 0;
-    e.newest_acked_sent_ns[ep] = 0;
-    e.newest_acked[ep] = first;
+    e.silent_since[ep] = LiveMillis::from_ns(c.live_ns);
+    e.send_error[ep] = 0;
     e.rank[ep] = address.rank;
-    e.incarnation[ep] = address.incarnation;
+    e.session_in[ep] = inwards;
+    e.session_out[ep] = outwards;
     e.addresses[ep] = [PortPeer::NONE; 2];
     e.payload_bytes_max[ep] = payload;
     e.message_bytes_max[ep] = address.message_bytes_max;
@@ -55,6 +61,21 @@ pub(crate) fn add<P: Port>(
     e.list_rank(address.rank, Some(ep));
     c.lists.to_insert.push(ep);
     Ok(c.endpoints.slab.handle(ep))
+}
+
+/// The process that had the rank before: whoever adds another says that it is dead.
+fn replace<P: Port>(c: &mut Context<P>, former: EndpointRow) {
+    if !c.endpoints.has(former, flag::GONE) {
+        c.endpoints.send_error[former] = liveness::REPLACED;
+        liveness::condemn(c, former);
+    }
+}
+
+/// The session words of the peer's datagrams and of ours to it.
+fn sessions<P: Port>(c: &Context<P>, address: &PeerAddress) -> (u32, u32) {
+    let us = (c.config.rank, c.config.incarnation);
+    let them = (address.rank, address.incarnation);
+    (c.config.job_key.session(them, us), c.config.job_key.session(us, them))
 }
 
 fn check<P: Port>(c: &Context<P>, address: &PeerAddress) -> Result<(), PeerError> {
@@ -76,39 +97,83 @@ fn check<P: Port>(c: &Context<P>, address: &PeerAddress) -> Result<(), PeerError
     if rank.0 >= ranks_max {
         return Err(PeerError::RankTooHigh { rank, ranks_max });
     }
-    if c.endpoints.by_rank(rank.0).is_some() {
+    let former = c.endpoints.by_rank(rank.0);
+    if former.is_some_and(|ep| c.endpoints.session_in[ep] == sessions(c, address).0) {
         return Err(PeerError::Duplicate { rank, name });
     }
     Ok(())
 }
 
+/// Buries a condemned peer: tells the user, and gives back everything that it held but its row.
+pub(crate) fn bury<P: Port>(
+    c: &mut Context<P>,
+    inbox: &mut Inbox,
+    handler: &mut impl Handler<P>,
+    ep: EndpointRow,
+) {
+    let cause = match c.endpoints.send_error[ep] {
+        liveness::REPLACED => Death::Replaced,
+        0 => Death::Silent { silent_ns: liveness::silence_ns(c, ep) },
+        code => Death::SendError { code: code.into() },
+    };
+    release(c, inbox, handler, ep);
+    let peer = c.endpoints.slab.handle(ep);
+    let (rank, name) = (c.endpoints.rank[ep], c.endpoints.name[ep].clone());
+    c.counters.peers_died += 1;
+    handler.on_event(c, Event::PeerDead { peer, rank, name: &name, cause });
+}
+
 /// Takes a peer off the books with all that it held. Its sends fail.
-pub(crate) fn remove<P: Port>(c: &mut Context<P>, inbox: &mut Inbox, ep: EndpointRow) {
+pub(crate) fn remove<P: Port>(
+    c: &mut Context<P>,
+    inbox: &mut Inbox,
+    handler: &mut impl Handler<P>,
+    ep: EndpointRow,
+) {
+    // Handlers must not send to it while it is being taken apart.
+    c.endpoints.flags[ep] |= flag::GONE;
+    release(c, inbox, handler, ep);
+    c.endpoints.name[ep] = Box::default();
+    let rank = c.endpoints.rank[ep];
+    if c.endpoints.by_rank(rank.0) == Some(ep) {
+        c.endpoints.list_rank(rank, None);
+    }
+    c.endpoints.slab.remove(ep);
+}
+
+/// Gives back everything that a peer holds but its row; fails its sends and receives.
+pub(crate) fn release<P: Port>(
+    c: &mut Context<P>,
+    inbox: &mut Inbox,
+    handler: &mut impl Handler<P>,
+    ep: EndpointRow,
+) {
     finish::fail_sends(c, ep);
     while let Some(frag) = c.endpoints.receiving[ep].front() {
-        if let Buffer::Pooled(buffer) = receive::release_receive(c, ep, frag) {
-            c.buffers.give(buffer);
+        let tag = Tag(c.fragments.tag[frag]);
+        match receive::release_receive(c, ep, frag) {
+            Buffer::Pooled(buffer) => c.buffers.give(buffer),
+            Buffer::Owned(buffer) => {
+                let from = c.endpoints.slab.handle(ep);
+                handler.on_event(c, Event::ReceiveFailed { from, tag, buffer });
+            }
         }
     }
     drop_early(c, inbox, ep);
-    c.lists.ready.remove(ep);
-    c.lists.to_pack.remove(ep);
-    c.lists.resend.remove(ep);
-    c.lists.ack_due.remove(ep);
-    c.lists.ack_delayed.remove(ep);
-    c.lists.to_insert.remove(ep);
+    c.endpoints.flags[ep] &= flag::GONE;
+    for list in c.lists.of_endpoints() {
+        list.remove(ep);
+    }
     c.lists.timers.disarm(ep);
     for channel in Channel::ALL {
-        let peer = c.endpoints.addresses[ep][channel as usize];
+        let address = &mut c.endpoints.addresses[ep][channel as usize];
+        let peer = std::mem::replace(address, PortPeer::NONE);
         if peer != PortPeer::NONE {
             c.rail.port.remove(channel, peer);
         }
     }
     c.endpoints.inserting[ep] = None;
-    c.endpoints.name[ep] = Box::default();
-    let rank = c.endpoints.rank[ep];
-    c.endpoints.list_rank(rank, None);
-    c.endpoints.slab.remove(ep);
+    finish::report(c, handler);
 }
 
 fn drop_early<P: Port>(c: &mut Context<P>, inbox: &mut Inbox, ep: EndpointRow) {

@@ -49,6 +49,8 @@ counters! {
         segments_out_of_order,
         /// Calls refused with `Again`.
         refused_again,
+        /// Peers that died.
+        peers_died,
         /// Sends that the port reported as failed for good.
         sends_failed,
         /// Receives that the port reported as failed.
@@ -71,8 +73,10 @@ counters! {
         drops_bad_checksum,
         /// Dropped: no peer of that rank.
         drops_unknown_rank,
-        /// Dropped: another incarnation of that rank.
-        drops_wrong_incarnation,
+        /// Dropped: another session: sent by or meant for an earlier process, or forged.
+        drops_wrong_session,
+        /// Dropped: of a peer that is dead or replaced.
+        drops_gone_peer,
         /// Dropped: acks what was never sent.
         drops_impossible_ack,
         /// Dropped: chunk off the grid or outside its message.

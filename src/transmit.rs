@@ -7,6 +7,7 @@
 use crate::context::Context;
 use crate::finish;
 use crate::ids::{EndpointRow, SegmentRow};
+use crate::liveness;
 use crate::ports::{Channel, Gather, Port, SendOp};
 use crate::state::endpoints::{coarse_elapsed_ns, flag as ep_flag};
 use crate::state::fragments::Buffer;
@@ -22,13 +23,13 @@ pub(crate) fn may_send_new<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> bool
     let e = &mut c.endpoints;
     let open = e.has(ep, ep_flag::READY)
         && window::may_send(e.next_seq[ep], e.acked[ep], e.send_limit[ep], c.limits.window)
-        && e.congestion[ep].allows(e.flight[ep].len() as u32)
+        && e.congestion[ep].allows(e.in_flight(ep))
         && c.rail.room(Channel::Data) > 0;
     if !open {
         return false;
     }
     if e.tx_ring[ep].is_none() {
-        e.tx_ring[ep] = e.tx_rings.take();
+        e.tx_ring[ep] = e.flights.take();
     }
     e.tx_ring[ep].is_some()
 }
@@ -40,8 +41,8 @@ pub(crate) fn first<P: Port>(c: &mut Context<P>, ep: EndpointRow, seg: SegmentRo
     let seq = e.next_seq[ep];
     e.next_seq[ep] = seq.next();
     c.segments.seq[seg] = seq;
-    let ring = e.tx_ring[ep].expect("may_send_new took a ring");
-    e.tx_rings.set(ring, seq.get(), seg.index() as u32);
+    let ring = e.flight_of(ep);
+    e.flights.rings.set(ring, seq.get(), seg.index() as u32);
     put(c, ep, seg);
 }
 
@@ -50,14 +51,16 @@ pub(crate) fn first<P: Port>(c: &mut Context<P>, ep: EndpointRow, seg: SegmentRo
 pub(crate) fn put<P: Port>(c: &mut Context<P>, ep: EndpointRow, seg: SegmentRow) {
     debug_assert!(!c.segments.is_with_port(seg), "I-06: a posted slot is never sent again");
     c.segments.flags[seg] |= flag::BATCHED;
-    c.segments.links.push_back(&mut c.endpoints.flight[ep], seg);
+    let flight = c.endpoints.flight_of(ep);
+    c.segments.links.push_back(&mut c.endpoints.flights.flight[flight], seg);
     c.segments.sent_ns[seg] = c.now;
     if c.segments.transmissions[seg] > 0 {
         c.counters.segments_resent += 1;
     }
     c.segments.transmissions[seg] = c.segments.transmissions[seg].saturating_add(1);
     c.counters.segments_sent += 1;
-    if c.endpoints.deadline_ns[ep] == 0 {
+    if c.endpoints.flights.deadline_ns[flight] == 0 {
+        liveness::begin_silence(c, ep);
         let wait = timeout_ns(c, ep);
         arm_deadline(c, ep, c.now + wait);
     }
@@ -121,7 +124,7 @@ pub(crate) fn base_header<P: Port>(c: &Context<P>, ep: EndpointRow) -> Header {
         payload_bytes: 0,
         job_check: c.job_check,
         rank: c.config.rank.0,
-        incarnation: c.config.incarnation.0,
+        session: e.session_out[ep],
         seq: e.expected[ep],
         ack: e.expected[ep],
         tag: 0,
@@ -134,7 +137,7 @@ pub(crate) fn base_header<P: Port>(c: &Context<P>, ep: EndpointRow) -> Header {
 #[inline]
 fn take_ack_along<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
     let flags = c.endpoints.flags[ep];
-    if flags & ep_flag::ACK_PENDING != 0 && flags & ep_flag::ACK_ALONE == 0 {
+    if flags & (ep_flag::ACK_PENDING | ep_flag::SAYS_ALONE) == ep_flag::ACK_PENDING {
         c.counters.acks_piggybacked += 1;
         settle_ack(c, ep);
     }
@@ -143,7 +146,7 @@ fn take_ack_along<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
 /// Notes that an ack for everything received has gone out.
 #[inline]
 pub(crate) fn settle_ack<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
-    c.endpoints.flags[ep] &= !(ep_flag::ACK_PENDING | ep_flag::ACK_ALONE | ep_flag::ACK_DEFERRED);
+    c.endpoints.flags[ep] &= !(ep_flag::ACK_PENDING | ep_flag::SAYS_ALONE | ep_flag::ACK_DEFERRED);
     c.endpoints.arrivals_unacked[ep] = 0;
     c.lists.ack_due.remove(ep);
     c.lists.ack_delayed.remove(ep);
@@ -196,9 +199,11 @@ fn untransmit<P: Port>(c: &mut Context<P>, seg: SegmentRow) {
     } else {
         c.segments.transmissions[seg] = 0;
     }
-    c.segments.links.remove(&mut c.endpoints.flight[ep], seg);
+    let flight = c.endpoints.flight_of(ep);
+    let flights = &mut c.endpoints.flights;
+    c.segments.links.remove(&mut flights.flight[flight], seg);
     c.segments.flags[seg] |= flag::LOST;
-    c.segments.links.push_front(&mut c.endpoints.lost[ep], seg);
+    c.segments.links.push_front(&mut flights.lost[flight], seg);
     c.lists.resend.push(ep);
 }
 
@@ -229,9 +234,11 @@ pub(crate) fn reclaim<P: Port>(c: &mut Context<P>, seg: SegmentRow) {
 /// Moves a segment in flight to the list of those to be sent again.
 pub(crate) fn mark_lost<P: Port>(c: &mut Context<P>, ep: EndpointRow, seg: SegmentRow) {
     debug_assert!(!c.segments.has(seg, flag::LOST), "I-05: a segment is in one list");
-    c.segments.links.remove(&mut c.endpoints.flight[ep], seg);
+    let flight = c.endpoints.flight_of(ep);
+    let flights = &mut c.endpoints.flights;
+    c.segments.links.remove(&mut flights.flight[flight], seg);
     c.segments.flags[seg] |= flag::LOST;
-    c.segments.links.push_back(&mut c.endpoints.lost[ep], seg);
+    c.segments.links.push_back(&mut flights.lost[flight], seg);
     c.lists.resend.push(ep);
 }
 
@@ -245,7 +252,8 @@ pub(crate) fn timeout_ns<P: Port>(c: &Context<P>, ep: EndpointRow) -> Nanos {
 /// Sets the endpoint's deadline; the wheel only moves when it would fire too late.
 #[inline]
 pub(crate) fn arm_deadline<P: Port>(c: &mut Context<P>, ep: EndpointRow, deadline_ns: Nanos) {
-    c.endpoints.deadline_ns[ep] = deadline_ns;
+    let flight = c.endpoints.flight_of(ep);
+    c.endpoints.flights.deadline_ns[flight] = deadline_ns;
     wake_by(c, ep, deadline_ns);
 }
 

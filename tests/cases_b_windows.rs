@@ -113,7 +113,7 @@ fn forged_kind(kind: Kind, seq: u32, tag: u32, window: u16) -> Vec<u8> {
         payload_bytes: 0,
         job_check: Cluster::JOB_KEY.wire_check(),
         rank: 1,
-        incarnation: 2,
+        session: Cluster::session(1, 0),
         seq: tickwire_tables::seq::Seq::new(seq),
         ack: tickwire_tables::seq::Seq::new(1000),
         tag,

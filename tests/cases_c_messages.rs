@@ -27,7 +27,7 @@ fn header(kind: Kind, rank: u32, seq: u32, payload: usize) -> Header {
         payload_bytes: payload as u16,
         job_check: Cluster::JOB_KEY.wire_check(),
         rank,
-        incarnation: rank + 1,
+        session: Cluster::session(rank, 0),
         seq: Seq::new(seq),
         ack: Seq::new(FIRST),
         tag: 0,

@@ -169,9 +169,7 @@ fn datagrams_of_a_predecessor_are_counted_and_dropped() {
     address.incarnation = Incarnation(99);
     engines[0].add_peer(&address).unwrap();
     engines[1].send_copy(back, Tag(0), &contents(1, 0, 10)).unwrap();
-    run(&net, &mut engines, &mut ears, |engines, _| {
-        engines[0].counters().drops_wrong_incarnation > 2
-    });
+    run(&net, &mut engines, &mut ears, |engines, _| engines[0].counters().drops_wrong_session > 2);
     assert!(ears[0].heard.is_empty());
 }
 

@@ -99,7 +99,8 @@ fn small(offset: u32) -> Datagram {
         payload_bytes: SMALL_BYTES as u16,
         job_check: JOB.wire_check(),
         rank: PEER,
-        incarnation: INCARNATION,
+        session: JOB
+            .session((Rank(PEER), Incarnation(INCARNATION)), (Rank(0), Incarnation(INCARNATION))),
         seq: Seq::new(FIRST_SEQ).add(offset),
         ack: Seq::new(FIRST_SEQ),
         tag: 7,
@@ -147,7 +148,7 @@ enum Case {
     Duplicate,
     LastOfWindow,
     AboveWindow,
-    WrongIncarnation,
+    WrongSession,
     WrongJobKey,
     UnknownRank,
     RankBeyondTable,
@@ -165,7 +166,7 @@ const CASES: [Case; 14] = [
     Case::Duplicate,
     Case::LastOfWindow,
     Case::AboveWindow,
-    Case::WrongIncarnation,
+    Case::WrongSession,
     Case::WrongJobKey,
     Case::UnknownRank,
     Case::RankBeyondTable,
@@ -188,7 +189,7 @@ fn datagram(kind: Kind, case: Case) -> Datagram {
     );
     let header = &mut datagram.header;
     match case {
-        Case::WrongIncarnation => header.incarnation += 1,
+        Case::WrongSession => header.session ^= 1,
         Case::WrongJobKey => header.job_check ^= 1 << 31,
         Case::UnknownRank => header.rank = 3,
         Case::RankBeyondTable => header.rank = u32::MAX,
@@ -206,7 +207,7 @@ fn datagram(kind: Kind, case: Case) -> Datagram {
 fn drop_counter(kind: Kind, case: Case) -> Option<&'static str> {
     let is_ack = kind == Kind::Ack;
     Some(match case {
-        Case::WrongIncarnation => "drops_wrong_incarnation",
+        Case::WrongSession => "drops_wrong_session",
         Case::WrongJobKey => "drops_wrong_job_key",
         Case::UnknownRank | Case::RankBeyondTable => "drops_unknown_rank",
         Case::CutInHeader => "drops_too_short",
@@ -289,7 +290,7 @@ fn the_missing_ones_still_come(rig: &mut Rig, what: &str) {
 
 #[test]
 fn a_dropped_datagram_acks_nothing() {
-    for case in [Case::WrongIncarnation, Case::WrongJobKey, Case::UnknownRank, Case::CutInPayload] {
+    for case in [Case::WrongSession, Case::WrongJobKey, Case::UnknownRank, Case::CutInPayload] {
         for kind in [Kind::Data, Kind::Chunk, Kind::Ack] {
             let mut rig = Rig::new(true);
             let mut datagram = datagram(kind, case);

@@ -76,7 +76,7 @@ fn datagram(index: usize, twist: Option<Twist>) -> Vec<u8> {
         payload_bytes: slice.len() as u16,
         job_check: JOB.wire_check(),
         rank: PEER,
-        incarnation: PEER,
+        session: JOB.session((Rank(PEER), Incarnation(PEER)), (Rank(0), Incarnation(0))),
         seq: Seq::new(FIRST_SEQ).add(index as u32),
         ack: Seq::new(0),
         tag: message as u32,

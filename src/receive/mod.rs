@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::engine::Inbox;
 use crate::event::{Body, Event, Handler, Message};
 use crate::ids::{EndpointRow, FragmentRow, Tag};
+use crate::liveness;
 use crate::ports::Port;
 use crate::state::endpoints::{Early, coarse, flag};
 use crate::state::fragments::{Buffer, Kind};
@@ -61,6 +62,11 @@ pub(crate) fn on_datagram<P: Port>(
         }
         Packet::Ack(..) => {
             c.counters.acks_received += 1;
+            match header.kind {
+                wire::Kind::Bye => liveness::on_bye(c, handler, ep, &header),
+                wire::Kind::Probe => note_arrival(c, ep, true, true),
+                _ => {}
+            }
             false
         }
     };
@@ -74,17 +80,22 @@ pub(crate) fn on_datagram<P: Port>(
     }
 }
 
-/// Whose datagram it is. Rank and incarnation must be those of a peer that was added.
+/// Whose datagram it is. Rank and session must be those of a peer that was added and lives.
 #[inline]
 fn identify<P: Port>(c: &mut Context<P>, header: &Header) -> Option<EndpointRow> {
     let Some(ep) = c.endpoints.by_rank(header.rank) else {
         c.counters.drops_unknown_rank += 1;
         return None;
     };
-    if c.endpoints.incarnation[ep].0 != header.incarnation {
-        c.counters.drops_wrong_incarnation += 1;
+    if c.endpoints.session_in[ep] != header.session {
+        c.counters.drops_wrong_session += 1;
         return None;
     }
+    if c.endpoints.has(ep, flag::GONE) {
+        c.counters.drops_gone_peer += 1;
+        return None;
+    }
+    liveness::heard(c, ep);
     Some(ep)
 }
 

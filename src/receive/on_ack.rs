@@ -2,8 +2,10 @@
 
 use crate::context::Context;
 use crate::ids::{EndpointRow, SegmentRow};
+use crate::liveness;
 use crate::loss;
 use crate::ports::Port;
+use crate::state::endpoints::flag as ep_flag;
 use crate::state::segments::flag;
 use crate::time::Nanos;
 use crate::transmit;
@@ -74,7 +76,7 @@ pub(crate) fn apply<P: Port>(
     if let Some(arrived) = newest.arrived() {
         on_progress(c, ep, header, &newest, arrived);
     }
-    if !c.endpoints.flight[ep].is_empty() {
+    if c.endpoints.in_flight(ep) > 0 {
         loss::detect(c, ep);
     }
     if c.endpoints.acked[ep] == next {
@@ -91,7 +93,8 @@ pub(crate) fn apply<P: Port>(
 fn release<P: Port>(c: &mut Context<P>, ep: EndpointRow, seq: Seq, newest: &mut Newest) {
     let Some(ring) = c.endpoints.tx_ring[ep] else { return };
     // Vacant: acked by a bitmap before.
-    let Some(index) = c.endpoints.tx_rings.clear(ring, seq.get()) else { return };
+    let flights = &mut c.endpoints.flights;
+    let Some(index) = flights.rings.clear(ring, seq.get()) else { return };
     let seg = SegmentRow::from_index(index as usize);
     debug_assert_eq!(c.segments.seq[seg], seq, "I-03: the ring maps numbers to their segments");
     let sent_ns = c.segments.sent_ns[seg];
@@ -101,9 +104,9 @@ fn release<P: Port>(c: &mut Context<P>, ep: EndpointRow, seq: Seq, newest: &mut 
         *newest = Some((sent_ns, seq));
     }
     let list = if c.segments.has(seg, flag::LOST) {
-        &mut c.endpoints.lost[ep]
+        &mut c.endpoints.flights.lost[ring]
     } else {
-        &mut c.endpoints.flight[ep]
+        &mut c.endpoints.flights.flight[ring]
     };
     c.segments.links.remove(list, seg);
     transmit::retire(c, seg);
@@ -126,13 +129,15 @@ fn on_progress<P: Port>(
         let rtt = c.now.saturating_sub(sent_ns).saturating_sub(header.ack_delay.as_ns());
         e.rtt[ep].sample(rtt);
     }
-    if plausible && arrived_sent_ns >= e.newest_acked_sent_ns[ep] {
-        e.newest_acked_sent_ns[ep] = arrived_sent_ns;
-        e.newest_acked[ep] = arrived;
+    let flight = e.flight_of(ep);
+    let flights = &mut e.flights;
+    if plausible && arrived_sent_ns >= flights.newest_acked_sent_ns[flight] {
+        flights.newest_acked_sent_ns[flight] = arrived_sent_ns;
+        flights.newest_acked[flight] = arrived;
     }
     e.backoff[ep] = 0;
     if e.acked[ep] == e.next_seq[ep] {
-        e.deadline_ns[ep] = 0;
+        e.flights.deadline_ns[flight] = 0;
     } else {
         let wait = transmit::timeout_ns(c, ep);
         transmit::arm_deadline(c, ep, c.now + wait);
@@ -140,8 +145,10 @@ fn on_progress<P: Port>(
 }
 
 fn give_ring_back<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
-    c.endpoints.deadline_ns[ep] = 0;
     if let Some(ring) = c.endpoints.tx_ring[ep].take() {
-        c.endpoints.tx_rings.give(ring);
+        c.endpoints.flights.give(ring);
+    }
+    if c.endpoints.has(ep, ep_flag::CLOSING) && c.endpoints.is_drained(ep) {
+        liveness::say_bye(c, ep);
     }
 }

@@ -50,7 +50,7 @@ impl ChunkOp {
             payload_bytes: len as u16,
             job_check: Cluster::JOB_KEY.wire_check(),
             rank: 1,
-            incarnation: 2,
+            session: Cluster::session(1, 0),
             seq: Seq::new(first_seq.wrapping_add(u32::from(self.seq))),
             ack: Seq::new(first_seq),
             tag: u32::from(self.fragment),

@@ -139,6 +139,16 @@ impl Cluster {
     /// Shared by all engines of all clusters.
     pub const JOB_KEY: JobKey = JobKey(0x7469_636B);
 
+    /// The session word of datagrams from one rank of a fresh cluster to another.
+    pub fn session(from: u32, to: u32) -> u32 {
+        let of = |rank| (Rank(rank), Self::incarnation(rank));
+        Self::JOB_KEY.session(of(from), of(to))
+    }
+
+    fn incarnation(rank: u32) -> Incarnation {
+        Incarnation(rank + 1)
+    }
+
     /// Builds the engines and makes all of them peers of each other.
     pub fn new(config: &ClusterConfig) -> Self {
         let net = SimNet::new(config.seed, config.model);
@@ -146,7 +156,7 @@ impl Cluster {
         let mut nodes: Vec<Node> = (0..n)
             .map(|rank| {
                 let mut engine_config = Config::new(Rank(rank), Self::JOB_KEY);
-                engine_config.incarnation = Incarnation(rank + 1);
+                engine_config.incarnation = Self::incarnation(rank);
                 engine_config.first_seq = config.first_seq;
                 engine_config.name = format!("node{rank}");
                 engine_config.peers_max = n.max(2);

@@ -1,9 +1,10 @@
 //! Endpoints: one row a peer. Hot columns first, cold ones after.
 
 use crate::congestion::CongestionWindow;
-use crate::ids::{EndpointHandle, EndpointRow, FragmentRow, Incarnation, Rank, SegmentRow};
+use crate::ids::{EndpointHandle, EndpointRow, FragmentRow, Rank, SegmentRow};
 use crate::ports::{PortPeer, RawAddress};
 use crate::rto::Rtt;
+use crate::state::flights::Flights;
 use tickwire_tables::column::Column;
 use tickwire_tables::list::List;
 use tickwire_tables::ring::{RingId, RingPool};
@@ -12,15 +13,31 @@ use tickwire_tables::slab::Slab;
 
 pub(crate) mod flag {
     /// Both addresses are usable.
-    pub const READY: u8 = 1;
+    pub const READY: u16 = 1;
     /// Something arrived that no ack has told of.
-    pub const ACK_PENDING: u8 = 2;
+    pub const ACK_PENDING: u16 = 2;
     /// The ack must carry the bitmap, or answer a duplicate: it cannot ride on data.
-    pub const ACK_ALONE: u8 = 4;
+    pub const ACK_ALONE: u16 = 4;
     /// A due ack was left to ride on data once; not again.
-    pub const ACK_DEFERRED: u8 = 8;
-    /// The peer cannot be reached: sends are refused.
-    pub const UNREACHABLE: u8 = 16;
+    pub const ACK_DEFERRED: u16 = 8;
+    /// Dead, unreachable or replaced: sends are refused, what it sends is dropped.
+    pub const GONE: u16 = 16;
+    /// No new sends; a goodbye follows once everything is acked.
+    pub const CLOSING: u16 = 32;
+    /// The peer has said goodbye.
+    pub const BYE_HEARD: u16 = 64;
+    /// The next standalone ack is a goodbye.
+    pub const BYE_DUE: u16 = 128;
+    /// The next standalone ack asks for one in return.
+    pub const PROBE_DUE: u16 = 256;
+    /// The user wants to know when it dies, also while nothing is outstanding.
+    pub const WATCHED: u16 = 512;
+    /// Something was sent to it or has arrived from it.
+    pub const MET: u16 = 1024;
+    /// What only a standalone ack can say.
+    pub const SAYS_ALONE: u16 = ACK_ALONE | BYE_DUE | PROBE_DUE;
+    /// What asks for an ack of any kind.
+    pub const ACK_WANTED: u16 = ACK_PENDING | BYE_DUE | PROBE_DUE;
 }
 
 /// What the receive ring knows of a segment that arrived early.
@@ -39,28 +56,25 @@ pub(crate) struct Endpoints {
     pub slab: Slab<EndpointHandle>,
     /// Rank to row.
     directory: Box<[Option<EndpointRow>]>,
-    pub tx_rings: RingPool<u32>,
+    pub flights: Flights,
     pub rx_rings: RingPool<Early>,
 
     // Sending. `[acked, next_seq)` is outstanding; numbers from `send_limit` on must wait.
     pub next_seq: Column<EndpointRow, Seq>,
     pub acked: Column<EndpointRow, Seq>,
     pub send_limit: Column<EndpointRow, Seq>,
+    /// Its row in `flights`, while segments are unacked.
     pub tx_ring: Column<EndpointRow, Option<RingId>>,
     pub congestion: Column<EndpointRow, CongestionWindow>,
     /// Packed, without a number.
     pub ready: Column<EndpointRow, List<SegmentRow>>,
-    /// Sent and neither acked nor lost, in order of sending.
-    pub flight: Column<EndpointRow, List<SegmentRow>>,
-    /// To be sent again, oldest first.
-    pub lost: Column<EndpointRow, List<SegmentRow>>,
     /// Messages not wholly packed, in order.
     pub pending: Column<EndpointRow, List<FragmentRow>>,
 
     // Receiving.
     pub expected: Column<EndpointRow, Seq>,
     pub rx_ring: Column<EndpointRow, Option<RingId>>,
-    pub flags: Column<EndpointRow, u8>,
+    pub flags: Column<EndpointRow, u16>,
     pub arrivals_unacked: Column<EndpointRow, u16>,
     /// Large messages half received.
     pub receiving: Column<EndpointRow, List<FragmentRow>>,
@@ -72,23 +86,44 @@ pub(crate) struct Endpoints {
     // Timers.
     pub rtt: Column<EndpointRow, Rtt>,
     pub backoff: Column<EndpointRow, u8>,
-    /// When to send the lowest unacked segment again; 0: nothing is outstanding.
-    pub deadline_ns: Column<EndpointRow, u64>,
-    /// When the newest segment known to have arrived was sent, and its number (RFC 8985, 6.1).
-    pub newest_acked_sent_ns: Column<EndpointRow, u64>,
-    pub newest_acked: Column<EndpointRow, Seq>,
+    /// Since when the peer owes a sign of life, in [`LiveMillis`].
+    pub silent_since: Column<EndpointRow, LiveMillis>,
+    /// What its last failed send was told, an errno-like code; 0 once it has been heard since.
+    pub send_error: Column<EndpointRow, i16>,
 
     // Cold.
     pub rank: Column<EndpointRow, Rank>,
-    pub incarnation: Column<EndpointRow, Incarnation>,
+    /// What its datagrams carry, and ours to it (wire 2.7).
+    pub session_in: Column<EndpointRow, u32>,
+    pub session_out: Column<EndpointRow, u32>,
     pub addresses: Column<EndpointRow, [PortPeer; 2]>,
-    pub payload_bytes_max: Column<EndpointRow, u32>,
+    pub payload_bytes_max: Column<EndpointRow, u16>,
     pub message_bytes_max: Column<EndpointRow, u64>,
     pub fragment_id_next: Column<EndpointRow, u16>,
     /// For people.
     pub name: Column<EndpointRow, Box<str>>,
     /// Only while addresses are being inserted.
     pub inserting: Column<EndpointRow, Option<Box<Inserting>>>,
+}
+
+/// Time that this process was awake for, in steps of 2^20 ns (about a millisecond): for silences.
+/// A pause of this process is no silence of its peers. Wraps after 52 days.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LiveMillis(pub u32);
+
+impl LiveMillis {
+    const SHIFT: u32 = 20;
+
+    #[inline]
+    pub fn from_ns(live_ns: u64) -> Self {
+        Self((live_ns >> Self::SHIFT) as u32)
+    }
+
+    /// Nanoseconds from `self` to `live_ns`.
+    #[inline]
+    pub fn elapsed_ns(self, live_ns: u64) -> u64 {
+        u64::from(Self::from_ns(live_ns).0.wrapping_sub(self.0)) << Self::SHIFT
+    }
 }
 
 /// The addresses of a peer on their way into the port.
@@ -126,7 +161,7 @@ impl Endpoints {
         Self {
             slab: Slab::new(n),
             directory: vec![None; ranks as usize].into(),
-            tx_rings: RingPool::new(rings as usize, window as usize),
+            flights: Flights::new(rings, window),
             rx_rings: RingPool::new(rings as usize, window as usize),
             next_seq: Column::new(n, zero),
             acked: Column::new(n, zero),
@@ -134,8 +169,6 @@ impl Endpoints {
             tx_ring: Column::new(n, None),
             congestion: Column::new(n, CongestionWindow::fixed(0)),
             ready: Column::new(n, List::default()),
-            flight: Column::new(n, List::default()),
-            lost: Column::new(n, List::default()),
             pending: Column::new(n, List::default()),
             expected: Column::new(n, zero),
             rx_ring: Column::new(n, None),
@@ -146,11 +179,11 @@ impl Endpoints {
             ack_deadline: Column::new(n, 0),
             rtt: Column::new(n, Rtt::default()),
             backoff: Column::new(n, 0),
-            deadline_ns: Column::new(n, 0),
-            newest_acked_sent_ns: Column::new(n, 0),
-            newest_acked: Column::new(n, zero),
+            silent_since: Column::new(n, LiveMillis(0)),
+            send_error: Column::new(n, 0),
             rank: Column::new(n, Rank(0)),
-            incarnation: Column::new(n, Incarnation(0)),
+            session_in: Column::new(n, 0),
+            session_out: Column::new(n, 0),
             addresses: Column::new(n, [PortPeer::NONE; 2]),
             payload_bytes_max: Column::new(n, 0),
             message_bytes_max: Column::new(n, 0),
@@ -176,8 +209,32 @@ impl Endpoints {
     }
 
     #[inline]
-    pub fn has(&self, ep: EndpointRow, flag: u8) -> bool {
+    pub fn has(&self, ep: EndpointRow, flag: u16) -> bool {
         self.flags[ep] & flag != 0
+    }
+
+    /// Segments sent and neither acked nor lost.
+    #[inline]
+    pub fn in_flight(&self, ep: EndpointRow) -> u32 {
+        self.tx_ring[ep].map_or(0, |id| self.flights.flight[id].len() as u32)
+    }
+
+    /// Segments waiting to be sent again.
+    #[inline]
+    pub fn lost_len(&self, ep: EndpointRow) -> u32 {
+        self.tx_ring[ep].map_or(0, |id| self.flights.lost[id].len() as u32)
+    }
+
+    /// Slots that the peer's outgoing segments take up.
+    #[inline]
+    pub fn slots_held(&self, ep: EndpointRow) -> u32 {
+        self.ready[ep].len() as u32 + self.in_flight(ep) + self.lost_len(ep)
+    }
+
+    /// The flight of a peer that has segments outstanding.
+    #[inline]
+    pub fn flight_of(&self, ep: EndpointRow) -> RingId {
+        self.tx_ring[ep].expect("I-02: what is outstanding has a ring")
     }
 
     /// Nothing waits and nothing is unacked.
@@ -194,7 +251,7 @@ impl Endpoints {
         let Self {
             slab,
             directory,
-            tx_rings: _,
+            flights: _,
             rx_rings: _,
             next_seq,
             acked,
@@ -202,8 +259,6 @@ impl Endpoints {
             tx_ring,
             congestion,
             ready,
-            flight,
-            lost,
             pending,
             expected,
             rx_ring,
@@ -214,11 +269,11 @@ impl Endpoints {
             ack_deadline,
             rtt,
             backoff,
-            deadline_ns,
-            newest_acked_sent_ns,
-            newest_acked,
+            silent_since,
+            send_error,
             rank,
-            incarnation,
+            session_in,
+            session_out,
             addresses,
             payload_bytes_max,
             message_bytes_max,
@@ -233,8 +288,6 @@ impl Endpoints {
             tx_ring.bytes(),
             congestion.bytes(),
             ready.bytes(),
-            flight.bytes(),
-            lost.bytes(),
             pending.bytes(),
             expected.bytes(),
             rx_ring.bytes(),
@@ -245,11 +298,11 @@ impl Endpoints {
             ack_deadline.bytes(),
             rtt.bytes(),
             backoff.bytes(),
-            deadline_ns.bytes(),
-            newest_acked_sent_ns.bytes(),
-            newest_acked.bytes(),
+            silent_since.bytes(),
+            send_error.bytes(),
             rank.bytes(),
-            incarnation.bytes(),
+            session_in.bytes(),
+            session_out.bytes(),
             addresses.bytes(),
             payload_bytes_max.bytes(),
             message_bytes_max.bytes(),

@@ -2,6 +2,7 @@
 
 pub(crate) mod buffers;
 pub(crate) mod endpoints;
+pub(crate) mod flights;
 pub(crate) mod fragments;
 pub(crate) mod rail;
 pub(crate) mod segments;

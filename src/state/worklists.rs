@@ -18,7 +18,10 @@ pub(crate) struct WorkLists {
     pub ack_delayed: WorkList<EndpointRow>,
     /// Addresses wait to be given to the port.
     pub to_insert: WorkList<EndpointRow>,
-    /// Retransmission timers: one an endpoint, armed no later than `endpoints.deadline_ns`.
+    /// Condemned peers, to be buried.
+    pub dying: WorkList<EndpointRow>,
+    /// One timer an endpoint, armed no later than anything of it is due: its flight's deadline,
+    /// the end of its silence, a probe, a goodbye.
     pub timers: TimerWheel<EndpointRow>,
     /// Sends that are done, to be reported.
     pub finished: List<FragmentRow>,
@@ -35,17 +38,40 @@ impl WorkLists {
             ack_due: WorkList::new(peers),
             ack_delayed: WorkList::new(peers),
             to_insert: WorkList::new(peers),
+            dying: WorkList::new(peers),
             timers: TimerWheel::new(peers, WHEEL_STEP_NS, now),
             finished: List::default(),
         }
     }
 
+    /// All lists of endpoints, so that a peer can be taken off each.
+    pub fn of_endpoints(&mut self) -> [&mut WorkList<EndpointRow>; 7] {
+        [
+            &mut self.ready,
+            &mut self.to_pack,
+            &mut self.resend,
+            &mut self.ack_due,
+            &mut self.ack_delayed,
+            &mut self.to_insert,
+            &mut self.dying,
+        ]
+    }
+
     /// Memory taken, in bytes. The pattern names every list, so none can be forgotten.
     #[cfg(test)]
     pub fn bytes(&self) -> usize {
-        let Self { ready, to_pack, resend, ack_due, ack_delayed, to_insert, timers, finished: _ } =
-            self;
-        let lists = [ready, to_pack, resend, ack_due, ack_delayed, to_insert];
+        let Self {
+            ready,
+            to_pack,
+            resend,
+            ack_due,
+            ack_delayed,
+            to_insert,
+            dying,
+            timers,
+            finished: _,
+        } = self;
+        let lists = [ready, to_pack, resend, ack_due, ack_delayed, to_insert, dying];
         lists.iter().map(|list| list.bytes()).sum::<usize>() + timers.bytes()
     }
 }

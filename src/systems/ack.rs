@@ -11,7 +11,7 @@ use crate::state::endpoints::{coarse_is_due, flag};
 use crate::state::rail::BATCH;
 use crate::stats::Work;
 use crate::transmit;
-use crate::wire::{self, HEADER_BYTES, ack::BITMAP_WORDS_MAX};
+use crate::wire::{self, HEADER_BYTES, Kind, ack::BITMAP_WORDS_MAX};
 use arrayvec::ArrayVec;
 
 #[inline]
@@ -46,7 +46,7 @@ fn send_due<P: Port>(c: &mut Context<P>) -> Work {
             c.lists.ack_due.push(ep);
             continue;
         }
-        batch.alone.push((ep, c.endpoints.has(ep, flag::ACK_ALONE)));
+        batch.said.push((ep, c.endpoints.flags[ep] & flag::SAYS_ALONE));
         batch.ops.push(write_ack(c, ep));
         transmit::settle_ack(c, ep);
         if batch.ops.is_full() {
@@ -57,17 +57,17 @@ fn send_due<P: Port>(c: &mut Context<P>) -> Work {
     Work { posted, ..Work::default() }
 }
 
-/// Acks about to be posted, and to whom; whether each had to go alone.
+/// Acks about to be posted, and to whom; what each says that only it can say.
 #[derive(Default)]
 struct Batch {
     ops: ArrayVec<SendOp, BATCH>,
-    alone: ArrayVec<(EndpointRow, bool), BATCH>,
+    said: ArrayVec<(EndpointRow, u16), BATCH>,
 }
 
 fn send_will_carry<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> bool {
-    c.endpoints.flags[ep] & (flag::ACK_ALONE | flag::ACK_DEFERRED) == 0
+    c.endpoints.flags[ep] & (flag::SAYS_ALONE | flag::ACK_DEFERRED) == 0
         && !c.endpoints.ready[ep].is_empty()
-        && c.endpoints.lost[ep].is_empty()
+        && c.endpoints.lost_len(ep) == 0
         && transmit::may_send_new(c, ep)
 }
 
@@ -84,6 +84,12 @@ fn write_ack<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> SendOp {
         }
     }
     let mut header = transmit::base_header(c, ep);
+    if c.endpoints.has(ep, flag::BYE_DUE) {
+        header.kind = Kind::Bye;
+        header.tag = u32::from(c.endpoints.has(ep, flag::BYE_HEARD));
+    } else if c.endpoints.has(ep, flag::PROBE_DUE) {
+        header.kind = Kind::Probe;
+    }
     header.payload_bytes = words as u16 * 8;
     let bytes = &mut c.slots.bytes_mut(slot)[c.limits.prefix_bytes..];
     header.write(bytes.first_chunk_mut().expect("a slot holds a header"));
@@ -106,7 +112,7 @@ fn write_ack<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> SendOp {
 
 /// Posts the batch. What the port does not take is due again next tick.
 fn post<P: Port>(c: &mut Context<P>, batch: &mut Batch) -> u32 {
-    let Batch { ops: batch, alone } = batch;
+    let Batch { ops: batch, said } = batch;
     if batch.is_empty() {
         return 0;
     }
@@ -128,11 +134,11 @@ fn post<P: Port>(c: &mut Context<P>, batch: &mut Batch) -> u32 {
         c.segments.ack_slots_free.push(op.slot);
     }
     c.counters.acks_standalone += taken as u64;
-    for &(ep, is_alone) in &alone[taken..] {
-        c.endpoints.flags[ep] |= flag::ACK_PENDING | if is_alone { flag::ACK_ALONE } else { 0 };
+    for &(ep, said) in &said[taken..] {
+        c.endpoints.flags[ep] |= flag::ACK_PENDING | said;
         c.lists.ack_due.push(ep);
     }
     batch.clear();
-    alone.clear();
+    said.clear();
     taken as u32
 }

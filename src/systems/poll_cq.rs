@@ -70,13 +70,27 @@ fn on_completion<P: Port>(
             inbox.free(slot);
         }
         CompletionKind::Sent => on_sent(c, channel, slot),
-        CompletionKind::SendFailed(_) => {
+        CompletionKind::SendFailed(code) => {
             // The segment stays unacked: its timer sends it again.
             c.counters.sends_failed += 1;
+            blame(c, slot, code);
             if !c.limits.completes_at_post {
                 on_sent(c, channel, slot);
             }
         }
+    }
+}
+
+/// Notes to whom a datagram could not be sent; if it lasts, the peer counts as dead. A slot whose
+/// segment is acked by now, or that carried an ack, accuses nobody.
+fn blame<P: Port>(c: &mut Context<P>, slot: u32, code: i32) {
+    let seg = SegmentRow::from_index(slot as usize);
+    if !c.segments.is_ack_slot(slot)
+        && c.segments.slab.is_live(seg)
+        && !c.segments.has(seg, flag::RELEASED)
+    {
+        let ep = c.segments.ep[seg];
+        c.endpoints.send_error[ep] = i16::try_from(code).unwrap_or(i16::MAX).max(1);
     }
 }
 

@@ -1,12 +1,14 @@
-//! `reap_av`: starts and collects address insertions; marks endpoints ready or unreachable.
+//! `reap_av`: starts and collects address insertions; marks endpoints ready or unreachable; buries
+//! the dead.
 //!
 //! Reads and writes: endpoints' addresses and flags. Bound: one reaping of the port, so many new
 //! peers, and what the port takes. One bad address never fails the others.
 
 use crate::context::Context;
+use crate::engine::Inbox;
 use crate::event::{Event, Handler};
-use crate::finish;
 use crate::ids::{EndpointHandle, EndpointRow};
+use crate::peers;
 use crate::ports::{Channel, InsertResult, Insertion, Port, PortError, PortPeer};
 use crate::state::endpoints::flag;
 use crate::stats::Work;
@@ -16,10 +18,21 @@ use tickwire_tables::handle::Handle;
 /// Peers whose insertion is started per tick: each may cost the port some system calls.
 const INSERTS_MAX: usize = 64;
 
-pub(crate) fn run<P: Port>(c: &mut Context<P>, handler: &mut impl Handler<P>) -> Work {
+pub(crate) fn run<P: Port>(
+    c: &mut Context<P>,
+    inbox: &mut Inbox,
+    handler: &mut impl Handler<P>,
+) -> Work {
+    while let Some(ep) = c.lists.dying.pop() {
+        peers::bury(c, inbox, handler, ep);
+    }
     if c.lists.to_insert.is_empty() && c.inserts_outstanding == 0 {
         return Work::default();
     }
+    insert(c, inbox, handler)
+}
+
+fn insert<P: Port>(c: &mut Context<P>, inbox: &mut Inbox, handler: &mut impl Handler<P>) -> Work {
     let mut results = ArrayVec::<InsertResult, 64>::new();
     c.rail.port.reap_inserts(&mut results);
     let mut work = Work { prepared: results.len() as u32, ..Work::default() };
@@ -33,7 +46,7 @@ pub(crate) fn run<P: Port>(c: &mut Context<P>, handler: &mut impl Handler<P>) ->
                 let result =
                     result.map_err(|code| std::io::Error::from_raw_os_error(code).to_string());
                 on_result(c, ep, channel, result);
-                settle(c, handler, ep);
+                settle(c, inbox, handler, ep);
             }
             (None, Ok(address)) => c.rail.port.remove(channel, address),
             (None, Err(_)) => {}
@@ -43,7 +56,7 @@ pub(crate) fn run<P: Port>(c: &mut Context<P>, handler: &mut impl Handler<P>) ->
         let Some(ep) = c.lists.to_insert.pop() else { break };
         work.prepared += 1;
         let is_full = !start(c, ep);
-        settle(c, handler, ep);
+        settle(c, inbox, handler, ep);
         if is_full {
             c.lists.to_insert.push(ep);
             break;
@@ -89,22 +102,26 @@ fn on_result<P: Port>(
 }
 
 /// When both addresses are decided: the endpoint is ready, or unreachable.
-fn settle<P: Port>(c: &mut Context<P>, handler: &mut impl Handler<P>, ep: EndpointRow) {
+fn settle<P: Port>(
+    c: &mut Context<P>,
+    inbox: &mut Inbox,
+    handler: &mut impl Handler<P>,
+    ep: EndpointRow,
+) {
     let Some(inserting) = c.endpoints.inserting[ep].take_if(|it| it.done == 2) else { return };
     let peer = c.endpoints.slab.handle(ep);
     let Some(reason) = inserting.error else {
         c.endpoints.flags[ep] |= flag::READY;
         c.lists.ready.push(ep);
         c.lists.to_pack.push(ep);
-        if c.endpoints.has(ep, flag::ACK_PENDING) {
+        if c.endpoints.has(ep, flag::ACK_WANTED) {
             c.lists.ack_due.push(ep);
         }
         handler.on_event(c, Event::PeerReady { peer });
         return;
     };
-    c.endpoints.flags[ep] |= flag::UNREACHABLE;
+    c.endpoints.flags[ep] |= flag::GONE;
+    peers::release(c, inbox, handler, ep);
     let (rank, name) = (c.endpoints.rank[ep], c.endpoints.name[ep].clone());
-    finish::fail_sends(c, ep);
-    finish::report(c, handler);
     handler.on_event(c, Event::PeerUnreachable { peer, rank, name: &name, reason: &reason });
 }

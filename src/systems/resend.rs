@@ -6,6 +6,7 @@
 
 use crate::context::Context;
 use crate::ids::{EndpointRow, SegmentRow};
+use crate::liveness;
 use crate::loss;
 use crate::ports::{Channel, Port};
 use crate::state::segments::flag;
@@ -20,7 +21,9 @@ pub(crate) fn run<P: Port>(c: &mut Context<P>) -> Work {
     let mut fired = ArrayVec::<EndpointRow, TIMERS_MAX>::new();
     c.lists.timers.advance(c.now, TIMERS_MAX, &mut |ep| fired.push(ep));
     for ep in fired {
-        loss::on_timer(c, ep);
+        if liveness::on_timer(c, ep) {
+            loss::on_timer(c, ep);
+        }
     }
     let mut budget = c.config.resends_per_tick_max;
     for _ in 0..c.lists.resend.len() {
@@ -29,7 +32,7 @@ pub(crate) fn run<P: Port>(c: &mut Context<P>) -> Work {
         }
         let Some(ep) = c.lists.resend.pop() else { break };
         budget -= resend_endpoint(c, ep, budget);
-        if !c.endpoints.lost[ep].is_empty() {
+        if c.endpoints.lost_len(ep) > 0 {
             c.lists.resend.push(ep);
         } else if !c.endpoints.ready[ep].is_empty() {
             c.lists.ready.push(ep);
@@ -42,19 +45,22 @@ pub(crate) fn run<P: Port>(c: &mut Context<P>) -> Work {
 fn resend_endpoint<P: Port>(c: &mut Context<P>, ep: EndpointRow, budget: u32) -> u32 {
     let mut sent = 0;
     let mut looked_at = 0;
-    let waiting = c.endpoints.lost[ep].len();
+    let Some(flight) = c.endpoints.tx_ring[ep] else { return 0 };
+    let waiting = c.endpoints.flights.lost[flight].len();
     while sent < budget && looked_at < waiting && c.rail.room(Channel::Data) > 0 {
-        let Some(seg) = c.endpoints.lost[ep].front() else { break };
+        let flights = &mut c.endpoints.flights;
+        let Some(seg) = flights.lost[flight].front() else { break };
         let is_lowest = c.segments.seq[seg] == c.endpoints.acked[ep];
-        let in_flight = c.endpoints.flight[ep].len() as u32;
+        let in_flight = flights.flight[flight].len() as u32;
         if !is_lowest && !c.endpoints.congestion[ep].allows(in_flight) {
             break;
         }
         looked_at += 1;
-        c.segments.links.remove(&mut c.endpoints.lost[ep], seg);
+        let lost = &mut c.endpoints.flights.lost[flight];
+        c.segments.links.remove(lost, seg);
         if c.segments.is_with_port(seg) {
             // Its last transmission has not even left: look again next tick.
-            c.segments.links.push_back(&mut c.endpoints.lost[ep], seg);
+            c.segments.links.push_back(lost, seg);
             continue;
         }
         send_again(c, ep, seg);

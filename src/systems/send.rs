@@ -24,7 +24,7 @@ pub(crate) fn run<P: Port>(c: &mut Context<P>) -> Work {
 
 fn burst<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> u32 {
     // What was lost goes first; `resend` lists the endpoint again when that is out.
-    if !c.endpoints.lost[ep].is_empty() {
+    if c.endpoints.lost_len(ep) > 0 {
         return 0;
     }
     let mut posted = 0;
@@ -41,7 +41,7 @@ fn burst<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> u32 {
     }
     // A closed window is listed again by the ack that opens it; a full queue, a spent burst or
     // a missing ring is not an ack's business.
-    let waits_for_ack = !c.endpoints.flight[ep].is_empty() && !window_is_open(c, ep);
+    let waits_for_ack = c.endpoints.in_flight(ep) > 0 && !window_is_open(c, ep);
     if !c.endpoints.ready[ep].is_empty() && !waits_for_ack {
         c.lists.ready.push(ep);
     }
@@ -52,5 +52,5 @@ fn window_is_open<P: Port>(c: &Context<P>, ep: EndpointRow) -> bool {
     let e = &c.endpoints;
     let (next, acked) = (e.next_seq[ep], e.acked[ep]);
     crate::window::may_send(next, acked, e.send_limit[ep], c.limits.window)
-        && e.congestion[ep].allows(e.flight[ep].len() as u32)
+        && e.congestion[ep].allows(e.in_flight(ep))
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   0        1        2        4         8       12        16     20     24     28      30     32
-//!   | ver|kind| delay | length | job key | rank | incarn. | seq  | ack  | tag  | window | frag |
+//!   | ver|kind| delay | length | job key | rank | session | seq  | ack  | tag  | window | frag |
 //! ```
 
 use tickwire_tables::seq::Seq;
@@ -20,7 +20,7 @@ mod at {
     pub const PAYLOAD_BYTES: usize = 2;
     pub const JOB_CHECK: usize = 4;
     pub const RANK: usize = 8;
-    pub const INCARNATION: usize = 12;
+    pub const SESSION: usize = 12;
     pub const SEQ: usize = 16;
     pub const ACK: usize = 20;
     pub const TAG: usize = 24;
@@ -38,6 +38,10 @@ pub enum Kind {
     Chunk = 2,
     /// A standalone ack with a bitmap.
     Ack = 3,
+    /// An ack that asks for one in return: is the peer still there?
+    Probe = 4,
+    /// An ack that says goodbye: the sender has all its acks and sends nothing more (wire 4.4).
+    Bye = 5,
 }
 
 /// How long the receiver sat on the ack, as a byte: four bits of exponent, four of mantissa,
@@ -73,19 +77,19 @@ pub struct Header {
     pub kind: Kind,
     /// Time between the newest arrival acked here and this datagram.
     pub ack_delay: AckDelay,
-    /// User bytes (data, chunk) or bitmap bytes (ack) behind the header.
+    /// User bytes (data, chunk) or bitmap bytes (all others) behind the header.
     pub payload_bytes: u16,
     /// [`crate::JobKey::wire_check`].
     pub job_check: u32,
     /// The sender's rank.
     pub rank: u32,
-    /// The sender's incarnation.
-    pub incarnation: u32,
-    /// Data, chunk: this segment's number. Ack: the next one expected, as `ack`.
+    /// The session that it belongs to: both sides and the direction (wire 2.7).
+    pub session: u32,
+    /// Data, chunk: this segment's number. Others: the next one expected, as `ack`.
     pub seq: Seq,
     /// Everything before this number has arrived.
     pub ack: Seq,
-    /// The message's tag.
+    /// Data, chunk: the message's tag. Bye: 1 when the peer's own goodbye was heard, else 0.
     pub tag: u32,
     /// Segments from `ack` on that the receiver has room for.
     pub window: u16,
@@ -117,6 +121,8 @@ impl Header {
             1 => Kind::Data,
             2 => Kind::Chunk,
             3 => Kind::Ack,
+            4 => Kind::Probe,
+            5 => Kind::Bye,
             _ => return None,
         };
         Some(Self {
@@ -125,7 +131,7 @@ impl Header {
             payload_bytes: get_u16(bytes, at::PAYLOAD_BYTES),
             job_check: get_u32(bytes, at::JOB_CHECK),
             rank: get_u32(bytes, at::RANK),
-            incarnation: get_u32(bytes, at::INCARNATION),
+            session: get_u32(bytes, at::SESSION),
             seq: Seq::new(get_u32(bytes, at::SEQ)),
             ack: Seq::new(get_u32(bytes, at::ACK)),
             tag: get_u32(bytes, at::TAG),
@@ -142,7 +148,7 @@ impl Header {
         out[at::PAYLOAD_BYTES..][..2].copy_from_slice(&self.payload_bytes.to_le_bytes());
         out[at::JOB_CHECK..][..4].copy_from_slice(&self.job_check.to_le_bytes());
         out[at::RANK..][..4].copy_from_slice(&self.rank.to_le_bytes());
-        out[at::INCARNATION..][..4].copy_from_slice(&self.incarnation.to_le_bytes());
+        out[at::SESSION..][..4].copy_from_slice(&self.session.to_le_bytes());
         out[at::SEQ..][..4].copy_from_slice(&self.seq.get().to_le_bytes());
         out[at::ACK..][..4].copy_from_slice(&self.ack.get().to_le_bytes());
         out[at::TAG..][..4].copy_from_slice(&self.tag.to_le_bytes());

@@ -21,7 +21,7 @@ pub enum Packet<'a> {
     Data(Header, &'a [u8]),
     /// A slice of a large message.
     Chunk(Header, ChunkHeader, &'a [u8]),
-    /// A standalone ack.
+    /// A standalone ack, probe or bye.
     Ack(Header, AckBitmap<'a>),
 }
 
@@ -67,7 +67,7 @@ pub fn parse(bytes: &[u8], job_check: u32, checksum: bool) -> Result<Packet<'_>,
     Ok(match header.kind {
         Kind::Data => Packet::Data(header, payload),
         Kind::Chunk => Packet::Chunk(header, ChunkHeader::read(extra)?, payload),
-        Kind::Ack => Packet::Ack(header, AckBitmap::read(payload)?),
+        Kind::Ack | Kind::Probe | Kind::Bye => Packet::Ack(header, AckBitmap::read(payload)?),
     })
 }
 
@@ -100,7 +100,7 @@ mod tests {
             payload_bytes: payload as u16,
             job_check: JOB,
             rank: 3,
-            incarnation: 9,
+            session: 9,
             seq: Seq::new(u32::MAX),
             ack: Seq::new(7),
             tag: 0xAABB_CCDD,
@@ -161,7 +161,7 @@ mod tests {
             })
             .collect::<Vec<_>>();
         // An ack of 8 payload bytes is one bitmap word; a chunk of 8 lacks its extra header.
-        assert_eq!(good, [0x11, 0x13]);
+        assert_eq!(good, [0x11, 0x13, 0x14, 0x15]);
     }
 
     #[test]
