@@ -396,7 +396,7 @@ fn slow_polls(count: u64) -> f64 {
 }
 
 fn patient(config: &mut Config) {
-    config.resends_per_tick_max = 64;
+    config.dead_after_ns = 90 * SECONDS;
 }
 
 #[test]

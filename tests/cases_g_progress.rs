@@ -209,7 +209,7 @@ fn pc_76_both_send_16_mib_on_short_queues() {
 }
 
 fn patient(config: &mut Config) {
-    config.resends_per_tick_max = 64;
+    config.dead_after_ns = 30 * SECONDS;
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn the_wait_for_a_lost_ack_is_no_round_trip() {
         let srtt_ns = engine.srtt_ns(peer).unwrap();
         assert!(srtt_ns < 60 * MICROS, "round {round}: {srtt_ns} ns on a way of 40 us");
     }
-    assert!(cluster.engine(0).counters().segments_timed_out >= 50);
+    assert!(cluster.engine(0).counters().segments_timed_out >= 40);
 }
 
 /// A port that takes only some of what it is given.
