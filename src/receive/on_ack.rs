@@ -129,13 +129,15 @@ fn on_progress<P: Port>(
         let rtt = c.now.saturating_sub(sent_ns).saturating_sub(header.ack_delay.as_ns());
         e.rtt[ep].sample(rtt);
     }
+    if e.rtt[ep].srtt_ns() > 0 {
+        e.backoff[ep] = 0;
+    } // Else the first guess may be what is too short: it stays doubled until there is a sample.
     let flight = e.flight_of(ep);
     let flights = &mut e.flights;
     if plausible && arrived_sent_ns >= flights.newest_acked_sent_ns[flight] {
         flights.newest_acked_sent_ns[flight] = arrived_sent_ns;
         flights.newest_acked[flight] = arrived;
     }
-    e.backoff[ep] = 0;
     if e.acked[ep] == e.next_seq[ep] {
         e.flights.deadline_ns[flight] = 0;
     } else {
