@@ -173,7 +173,6 @@ fn pc_08_heavy_loss_both_ways() {
 }
 
 #[test]
-#[ignore = "needs a larger half_received_per_peer_max by default: early chunks are refused"]
 fn pc_08_heavy_loss_both_ways_by_default() {
     heavy_loss(|_| {});
 }
