@@ -310,13 +310,12 @@ fn incast(rounds: u64) {
 
 /// Two rounds of the row's twenty: the first from a cold start, the second from what it taught.
 #[test]
-#[ignore = "needs the delay-based congestion window: most datagrams are resent"]
 fn pc_71_many_to_one() {
     incast(2);
 }
 
 #[test]
-#[ignore = "full size: 20 rounds; needs the delay-based congestion window"]
+#[ignore = "full size: 20 rounds"]
 fn pc_71_many_to_one_full_size() {
     incast(20);
 }
