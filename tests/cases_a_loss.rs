@@ -283,7 +283,7 @@ fn ping_pong(every: Option<u64>) -> (Vec<Nanos>, Vec<Nanos>) {
     let mut sent = HashSet::new();
     sim.net.set_tap(Box::new(move |tap| {
         let ping = tap.from == 0 && is_data(tap.bytes) && sent.insert(seq_of(&tap));
-        let drop = ping && every.is_some_and(|every| sent.len() as u64 % every == 0);
+        let drop = ping && every.is_some_and(|every| (sent.len() as u64).is_multiple_of(every));
         lost.set(lost.get() + u64::from(drop));
         if drop { Verdict::Drop } else { Verdict::Deliver }
     }));
