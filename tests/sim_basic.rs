@@ -34,3 +34,30 @@ fn one_percent_loss_is_repaired() {
     let mut cluster = run(&config, &[200_000; 20]);
     assert!(cluster.engine(0).counters().segments_resent > 0);
 }
+
+/// Whoever ticks an engine only when it says so misses nothing.
+#[test]
+fn an_engine_tells_when_it_has_to_tick_next() {
+    let model = LinkModel { latency_ns: 5 * MICROS, ..LinkModel::default() };
+    let mut cluster = Cluster::new(&ClusterConfig { model, ..ClusterConfig::default() });
+    assert_eq!(cluster.engine(0).next_deadline(), Some(0), "addresses are to be inserted");
+    cluster.run_for(10 * MICROS, MICROS).unwrap();
+    assert_eq!(cluster.engine(0).next_deadline(), None);
+
+    cluster.send(0, 1, 8, false).unwrap();
+    let now = cluster.net().now();
+    let timer = cluster.engine(0).next_deadline().expect("a segment is unacked");
+    assert!(timer > now + 100 * MICROS, "{timer} at {now}");
+    cluster.net().advance(5 * MICROS);
+    assert!(cluster.tick(1).unwrap());
+    let now = cluster.net().now();
+    let ack = cluster.engine(1).next_deadline().expect("an ack is delayed");
+    assert!((now + 10 * MICROS..now + 25 * MICROS).contains(&ack), "{ack} at {now}");
+    cluster.net().advance_to(ack - 1);
+    assert!(!cluster.tick(1).unwrap(), "too early");
+    cluster.net().advance_to(ack);
+    assert!(cluster.tick(1).unwrap(), "the ack is due");
+
+    cluster.run_for(50 * MILLIS, MILLIS).unwrap();
+    assert_eq!([0, 1].map(|at| cluster.engine(at).next_deadline()), [None; 2]);
+}

@@ -3,7 +3,7 @@
 use super::cluster::{Cluster, ClusterConfig, Failure};
 use super::ops::{Op, apply};
 use crate::ports::sim::{BurstLoss, LinkModel, SimPortConfig};
-use crate::time::{MICROS, SECONDS};
+use crate::time::{MICROS, Nanos, SECONDS};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
@@ -137,15 +137,33 @@ fn draw_op(dice: &mut Dice) -> Op {
     }
 }
 
+/// What playing a scenario came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Played {
+    /// Messages delivered.
+    pub messages: u64,
+    /// Virtual time that passed.
+    pub virtual_ns: Nanos,
+}
+
 /// Plays the scenario of a seed. Returns the number of messages delivered.
 pub fn run_seed(seed: u64) -> Result<u64, Failure> {
+    play_seed(seed).map(|played| played.messages)
+}
+
+/// [`run_seed`], with more to tell.
+pub fn play_seed(seed: u64) -> Result<Played, Failure> {
     let scenario = Scenario::draw(seed);
-    play(&scenario.cluster, &scenario.ops)
+    play_timed(&scenario.cluster, &scenario.ops)
 }
 
 /// Plays operations: safety while the faults last, then the faults stop and all must drain.
 /// Returns the number of messages delivered.
 pub fn play(config: &ClusterConfig, ops: &[Op]) -> Result<u64, Failure> {
+    play_timed(config, ops).map(|played| played.messages)
+}
+
+fn play_timed(config: &ClusterConfig, ops: &[Op]) -> Result<Played, Failure> {
     let mut cluster = Cluster::new(config);
     for op in ops {
         apply(&mut cluster, op)?;
@@ -156,5 +174,6 @@ pub fn play(config: &ClusterConfig, ops: &[Op]) -> Result<u64, Failure> {
         ..LinkModel::default()
     });
     cluster.drain(60 * SECONDS, 50 * MICROS)?;
-    Ok((0..cluster.len()).map(|at| cluster.received(at)).sum())
+    let messages = (0..cluster.len()).map(|at| cluster.received(at)).sum();
+    Ok(Played { messages, virtual_ns: cluster.net().now() })
 }

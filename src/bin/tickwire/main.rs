@@ -2,6 +2,7 @@
 
 mod info;
 mod pingpong;
+mod simulate;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -18,6 +19,8 @@ struct Cli {
 enum Command {
     /// Measure half round trips and bandwidth between two processes, every byte verified
     Pingpong(Box<pingpong::Args>),
+    /// Play a scenario file, or a campaign of random faults, on the real engine in virtual time
+    Simulate(Box<simulate::Args>),
     /// List ports and libfabric providers with their limits, and why something is unusable
     Info(info::Args),
 }
@@ -25,6 +28,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Pingpong(args) => pingpong::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
         Command::Info(args) => info::run(&args),
     };
     match result {
