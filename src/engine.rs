@@ -268,6 +268,23 @@ impl<P: Port> Engine<P> {
         invariants::check(&self.context, &self.inbox)
     }
 
+    /// What is set and cannot be used in full, in words for people.
+    pub fn warnings(&self) -> Vec<String> {
+        let c = &self.context;
+        let (window, datagram) = (c.limits.window, c.limits.datagram_bytes);
+        let backlog = c.rail.port.caps().recv_backlog_datagrams;
+        if backlog >= window as usize {
+            return Vec::new();
+        }
+        vec![format!(
+            "a window of {window} datagrams of up to {datagram} bytes ({} bytes) is more than the \
+             port holds unread ({backlog} of them): no more than those are offered; its receive \
+             buffer should be larger ({})",
+            u64::from(window) * u64::from(datagram),
+            c.rail.port.describe(),
+        )]
+    }
+
     /// The capacities in force, for people.
     pub fn limits_text(&self) -> String {
         let Limits { datagram_bytes, slot_bytes, window, window_ours, .. } = self.context.limits;
