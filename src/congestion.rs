@@ -33,6 +33,10 @@ const CUT_SCALE: f32 = 0.5;
 /// Windows between these scale the target (Swift: fs_min_cwnd, fs_max_cwnd), as 1 / sqrt.
 const SCALE_FROM: f32 = 10.0;
 const SCALE_TO: f32 = 3.162_277_7;
+/// A queue below this part of the target is noise.
+const NOISE: f32 = 4.0;
+/// In smaller windows than this, half is not many.
+const MANY_FROM: f32 = 4.0;
 /// So many round trips without a cut, and the window grows by a sixteenth a round trip.
 const QUIET_ROUNDS: u64 = 8;
 /// No segment is held back for longer.
@@ -42,11 +46,16 @@ const LEAST_RTT_AGE_NS: Nanos = 10_000 * MILLIS;
 /// A cut may follow a cut after a round trip, and this at least.
 const ROUND_NS_MIN: Nanos = 2 * MICROS;
 
+/// Round trips that a round must have told of: the least of few says little.
+pub const SAMPLES_MIN: u16 = 4;
+
 /// What an ack told.
 #[derive(Clone, Copy, Debug)]
 pub struct Acked {
-    /// Round trip of the newest segment that it covers, the receiver's delay taken off.
-    pub rtt_ns: Nanos,
+    /// Least round trip since the present round began, this ack's included; the receiver's delay
+    /// taken off. One that is late by chance, or for a receiver that was away, says nothing; a
+    /// queue that stands makes all of them late.
+    pub least_in_round_ns: u32,
     /// Segments that it covers.
     pub segments: u32,
     /// Segments still in flight.
@@ -134,39 +143,47 @@ impl CongestionWindow {
     /// Takes in an ack.
     #[inline]
     pub fn on_ack(&mut self, acked: &Acked, max: u32, target_ns: u32, now: Nanos) {
-        let rtt_ns = acked.rtt_ns.clamp(1, u64::from(u32::MAX)) as u32;
-        self.learn_least_rtt(rtt_ns, now);
-        let (queue, target) = ((rtt_ns - self.least_rtt_ns) as f32, self.target_ns(target_ns));
-        if queue > target {
-            if self.may_cut(acked.rtt_ns, now) {
-                self.cut((CUT_SCALE * (queue - target) / queue).min(CUT_MAX), now);
-            }
-            return;
-        }
+        self.learn_least_rtt(acked.least_in_round_ns.max(1), now);
+        let queue = self.queue_ns(acked.least_in_round_ns);
+        let target = self.target_ns(target_ns);
         let arrived = acked.segments as f32;
         // A window that is not used tells nothing about a larger one.
-        if (acked.in_flight as f32 + arrived) * 2.0 < self.segments {
+        if queue > target || (acked.in_flight as f32 + arrived) * 2.0 < self.segments {
             return;
         }
         let doubles = self.cut_at == 0 && queue * 2.0 < target;
-        let part = if doubles { 1.0 } else { self.step(acked.rtt_ns, now) };
+        let part = if doubles { 1.0 } else { self.step(acked.least_in_round_ns, now) };
         self.segments = (self.segments + part * arrived).min(max as f32);
+    }
+
+    /// A round trip's worth of segments is acked; the least of their round trips is known.
+    #[inline]
+    pub fn on_round(&mut self, least_in_round_ns: u32, target_ns: u32, now: Nanos) {
+        let (queue, target) = (self.queue_ns(least_in_round_ns), self.target_ns(target_ns));
+        if queue > target && self.may_cut(least_in_round_ns, now) {
+            self.cut((CUT_SCALE * (queue - target) / queue).min(CUT_MAX), now);
+        }
+    }
+
+    fn queue_ns(&self, rtt_ns: u32) -> f32 {
+        rtt_ns.saturating_sub(self.least_rtt_ns) as f32
     }
 
     /// What one acked segment adds to the window. A round trip adds one segment; to small windows
     /// less, or a hundred of them would overflow a queue of a hundred in one round; to large ones
     /// more when no delay has been seen for long.
-    fn step(&self, rtt_ns: Nanos, now: Nanos) -> f32 {
+    fn step(&self, rtt_ns: u32, now: Nanos) -> f32 {
         if self.segments < 1.0 {
             return self.segments;
         }
         let a_round = (self.segments / 16.0).min(1.0);
-        let is_quiet = coarse_elapsed_ns(now, self.cut_at) > QUIET_ROUNDS * rtt_ns;
+        let is_quiet = coarse_elapsed_ns(now, self.cut_at) > QUIET_ROUNDS * u64::from(rtt_ns);
         (a_round / self.segments).max(if is_quiet { 1.0 / 16.0 } else { 0.0 })
     }
 
-    fn may_cut(&self, rtt_ns: Nanos, now: Nanos) -> bool {
-        self.cut_at == 0 || coarse_elapsed_ns(now, self.cut_at) >= rtt_ns.max(ROUND_NS_MIN)
+    fn may_cut(&self, rtt_ns: u32, now: Nanos) -> bool {
+        let round_ns = u64::from(rtt_ns).max(ROUND_NS_MIN);
+        self.cut_at == 0 || coarse_elapsed_ns(now, self.cut_at) >= round_ns
     }
 
     fn cut(&mut self, part: f32, now: Nanos) {
@@ -174,14 +191,19 @@ impl CongestionWindow {
         self.cut_at = coarse(now).max(1);
     }
 
-    /// `lost` segments of the present round are known to be lost. Chance takes few of many and
-    /// at any delay; a queue that overflows is long, or takes many at a time.
-    pub fn on_loss(&mut self, lost: u32, srtt_ns: Nanos, target_ns: u32, now: Nanos) {
-        let queue = srtt_ns.saturating_sub(self.least_rtt_ns.into()) as f32;
-        let overflows = queue * 2.0 > self.target_ns(target_ns);
-        let many = lost as f32 * 4.0 >= self.segments;
-        if (overflows || many) && self.may_cut(srtt_ns, now) {
-            self.cut(CUT_MAX, now);
+    /// `lost` segments of the present round are known to be lost. What queue there is may have
+    /// overflowed: the window gives up its share of it, which costs nothing where the loss was
+    /// chance. Half of a window is more than chance takes, and a queue may be too short to show.
+    pub fn on_loss(&mut self, lost: u32, rtt_ns: u32, target_ns: u32, now: Nanos) {
+        if !self.may_cut(rtt_ns, now) {
+            return;
+        }
+        let queue = self.queue_ns(rtt_ns);
+        let is_noise = queue * NOISE < target_ns as f32;
+        let share = queue / (queue + self.least_rtt_ns.max(1) as f32);
+        let is_many = self.segments >= MANY_FROM && lost as f32 * 2.0 >= self.segments;
+        if is_many || !is_noise {
+            self.cut(if is_many { CUT_MAX } else { share.min(CUT_MAX) }, now);
         }
     }
 
@@ -200,46 +222,46 @@ mod tests {
 
     const TARGET: u32 = 50_000;
 
-    fn acked(rtt_ns: Nanos, segments: u32, in_flight: u32) -> Acked {
-        Acked { rtt_ns, segments, in_flight }
+    /// One round with one round trip.
+    fn round(window: &mut CongestionWindow, rtt_ns: u32, segments: u32, now: Nanos) {
+        let acked = Acked { least_in_round_ns: rtt_ns, segments, in_flight: 1000 };
+        window.on_ack(&acked, 4096, TARGET, now);
+        window.on_round(rtt_ns, TARGET, now);
     }
 
     #[test]
     fn doubles_until_the_first_cut_then_adds_one_a_round() {
         let mut window = CongestionWindow::new(16);
-        let mut now = 1_000_000;
-        window.on_ack(&acked(20_000, 16, 0), 4096, TARGET, now);
+        round(&mut window, 20_000, 16, 1_000_000);
         assert_eq!(window.segments(), 32.0);
-        now += 1_000_000;
-        window.on_ack(&acked(1_000_000_000, 1, 31), 4096, TARGET, now);
+        round(&mut window, 1_000_000_000, 1, 2_000_000);
         assert!((window.segments() - 16.0).abs() < 0.01, "{window:?}");
         window.segments = 16.0;
-        now += 20_000;
-        window.on_ack(&acked(20_000, 16, 0), 4096, TARGET, now);
+        round(&mut window, 20_000, 16, 2_020_000);
         assert_eq!(window.segments(), 17.0);
         // Small windows grow slower.
         let mut small = CongestionWindow { segments: 2.0, cut_at: 1, ..window };
-        small.on_ack(&acked(20_000, 2, 0), 4096, TARGET, now);
+        round(&mut small, 20_000, 2, 2_020_000);
         assert_eq!(small.segments(), 2.125);
     }
 
     #[test]
     fn cuts_once_a_round_trip_in_proportion_to_the_excess() {
         let mut window = CongestionWindow::new(100);
-        window.on_ack(&acked(10_000, 1, 99), 100, TARGET, 1_000_000);
+        window.learn_least_rtt(10_000, 1_000_000);
         // 62.5 us of queueing against 50 us: a fifth above, times 0.5.
-        window.on_ack(&acked(72_500, 1, 99), 100, TARGET, 2_000_000);
+        round(&mut window, 72_500, 1, 2_000_000);
         assert!((window.segments() - 90.0).abs() < 0.5, "{window:?}");
-        window.on_ack(&acked(72_500, 1, 99), 100, TARGET, 2_050_000);
+        round(&mut window, 72_500, 1, 2_050_000);
         assert!(window.segments() > 89.5, "{window:?}");
-        window.on_ack(&acked(72_500, 1, 99), 100, TARGET, 2_080_000);
+        round(&mut window, 72_500, 1, 2_080_000);
         assert!(window.segments() < 82.0, "{window:?}");
     }
 
     #[test]
     fn below_one_segments_are_paced_and_the_wait_is_bounded() {
         let mut window = CongestionWindow::new(1);
-        window.on_ack(&acked(10_000, 1, 0), 64, TARGET, 1_000_000);
+        window.learn_least_rtt(10_000, 1_000_000);
         let mut now = 10_000_000;
         for _ in 0..20 {
             window.on_timeout(now);
@@ -247,7 +269,7 @@ mod tests {
         }
         assert_eq!(window.segments(), TIMEOUT_LEAST);
         for _ in 0..20 {
-            window.on_ack(&acked(900_000, 1, 0), 64, TARGET, now);
+            round(&mut window, 900_000, 1, now);
             now += 1_000_000;
         }
         assert_eq!(window.segments(), LEAST);
@@ -261,27 +283,34 @@ mod tests {
             assert!(window.allows(0, now + minutes * 60_000 * MILLIS), "{minutes} minutes");
         }
         for _ in 0..10 {
-            window.on_ack(&acked(10_000, 1, 0), 64, TARGET, now);
+            round(&mut window, 10_000, 1, now);
         }
         assert!(window.allows(0, now) && !window.allows(2, now));
     }
 
     #[test]
-    fn chance_loss_costs_nothing_and_overflow_halves() {
+    fn a_loss_costs_the_share_of_the_queue() {
         let mut window = CongestionWindow::new(100);
-        window.on_ack(&acked(10_000, 100, 0), 100, TARGET, 1_000_000);
-        window.on_loss(5, 12_000, TARGET, 2_000_000);
+        window.learn_least_rtt(10_000, 1_000_000);
+        // Chance: no queue.
+        window.on_loss(25, 10_200, 10_000, 2_000_000);
         assert_eq!(window.segments(), 100.0);
-        window.on_loss(5, 100_000, TARGET, 3_000_000);
-        assert_eq!(window.segments(), 50.0);
-        window.on_loss(30, 12_000, TARGET, 4_000_000);
-        assert_eq!(window.segments(), 25.0);
+        // A quarter of the round trip is queue.
+        window.on_loss(1, 13_333, 10_000, 3_000_000);
+        assert!((window.segments() - 75.0).abs() < 0.1, "{window:?}");
+        // More than chance takes.
+        window.on_loss(50, 10_000, 10_000, 4_000_000);
+        assert!((window.segments() - 37.5).abs() < 0.1, "{window:?}");
+        let mut small = CongestionWindow { segments: 2.0, ..window };
+        small.on_loss(2, 10_000, 10_000, 5_000_000);
+        assert_eq!(small.segments(), 2.0);
     }
 
     #[test]
     fn an_unused_window_does_not_grow() {
         let mut window = CongestionWindow::new(100);
-        window.on_ack(&acked(10_000, 1, 10), 4096, TARGET, 1_000_000);
+        let acked = Acked { least_in_round_ns: 10_000, segments: 1, in_flight: 10 };
+        window.on_ack(&acked, 4096, TARGET, 1_000_000);
         assert_eq!(window.segments(), 100.0);
     }
 }

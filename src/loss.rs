@@ -17,7 +17,8 @@ use tickwire_tables::ring::RingId;
 /// Looks through the segments in flight from the oldest on; stops at the first beyond suspicion.
 pub(crate) fn detect<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
     let rtt = c.endpoints.rtt[ep];
-    let wait = rtt.srtt_ns() + rtt.reorder_window_ns(c.config.reorder_window_min_ns);
+    let scale = c.endpoints.reorder_scale[ep];
+    let wait = rtt.srtt_ns() + rtt.reorder_window_ns(c.config.reorder_window_min_ns, scale);
     let Some(flight) = c.endpoints.tx_ring[ep] else { return };
     let mut lost = 0;
     while let Some(seg) = c.endpoints.flights.flight[flight].front() {
@@ -42,8 +43,11 @@ fn slow_down<P: Port>(c: &mut Context<P>, ep: EndpointRow, flight: RingId, lost:
     c.endpoints.flights.lost_in_round[flight] += lost;
     if let Congestion::Delay { target_ns } = c.config.congestion {
         let lost = c.endpoints.flights.lost_in_round[flight];
-        let srtt_ns = c.endpoints.rtt[ep].srtt_ns();
-        c.endpoints.congestion[ep].on_loss(lost, srtt_ns, target_ns, c.now);
+        let rtt_ns = match c.endpoints.flights.least_in_round_ns[flight] {
+            u32::MAX => c.endpoints.rtt[ep].srtt_ns() as u32,
+            least_ns => least_ns,
+        };
+        c.endpoints.congestion[ep].on_loss(lost, rtt_ns, target_ns, c.now);
     }
 }
 

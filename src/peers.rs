@@ -11,7 +11,7 @@ use crate::ids::{EndpointHandle, EndpointRow, Tag};
 use crate::liveness;
 use crate::ports::{Channel, Port, PortPeer};
 use crate::receive;
-use crate::rto::Rtt;
+use crate::rto::{ReorderScale, Rtt};
 use crate::state::endpoints::{Early, Inserting, LiveMillis, flag};
 use crate::state::fragments::Buffer;
 use crate::wire;
@@ -46,6 +46,7 @@ pub(crate) fn add<P: Port>(
     e.arrivals_unacked[ep] = 0;
     e.rtt[ep] = Rtt::default();
     e.backoff[ep] = 0;
+    e.reorder_scale[ep] = ReorderScale::default();
     e.silent_since[ep] = LiveMillis::from_ns(c.live_ns);
     e.send_error[ep] = 0;
     e.rank[ep] = address.rank;

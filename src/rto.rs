@@ -63,10 +63,28 @@ impl Rtt {
     }
 
     /// How much later than its successors a segment may be before it counts as lost
-    /// (RFC 8985, 6.2: a quarter of the round trip).
+    /// (RFC 8985, 6.2: a quarter of the round trip, more after resends that were for nothing, a
+    /// round trip at most).
     #[inline]
-    pub fn reorder_window_ns(&self, floor_ns: u32) -> Nanos {
-        u64::from((self.srtt_ns / 4).max(floor_ns))
+    pub fn reorder_window_ns(&self, floor_ns: u32, scale: ReorderScale) -> Nanos {
+        let quarter = u64::from(self.srtt_ns / 4);
+        (quarter + quarter * u64::from(scale.0) / 16).max(floor_ns.into())
+    }
+}
+
+/// By how much the way to a peer reorders more than usual, in sixteenths of the usual window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReorderScale(u8);
+
+impl ReorderScale {
+    /// A resend was for nothing: the original had only been overtaken.
+    pub fn widen(&mut self) {
+        self.0 = (self.0 + 16).min(48);
+    }
+
+    /// A round trip went by without one. What was learned is forgotten over some dozen of them.
+    pub fn narrow(&mut self) {
+        self.0 = self.0.saturating_sub(1);
     }
 }
 

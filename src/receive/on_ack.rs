@@ -1,6 +1,6 @@
 //! An ack arrived, alone or on data: what it covers leaves the window.
 
-use crate::congestion::{Acked, Congestion};
+use crate::congestion::{Acked, Congestion, SAMPLES_MIN};
 use crate::context::Context;
 use crate::ids::{EndpointRow, SegmentRow};
 use crate::liveness;
@@ -128,22 +128,26 @@ fn on_progress<P: Port>(
     let is_guess = newest.once.is_none();
     let since = c.now.saturating_sub(arrived_sent_ns);
     let plausible = !is_guess || since >= e.rtt[ep].srtt_ns() / 2;
+    let flight = e.flight_of(ep);
     if let Some(sent_ns) = newest.timed() {
         let rtt = c.now.saturating_sub(sent_ns).saturating_sub(header.ack_delay.as_ns());
         e.rtt[ep].sample(rtt);
-        if let Congestion::Delay { target_ns } = c.config.congestion {
-            let (segments, in_flight) = (newest.segments, e.in_flight(ep));
-            let acked = Acked { rtt_ns: rtt, segments, in_flight };
-            e.congestion[ep].on_ack(&acked, c.limits.congestion_max, target_ns, c.now);
-        }
+        let least = &mut e.flights.least_in_round_ns[flight];
+        *least = rtt.min(u64::from(*least)) as u32;
+        let samples = &mut e.flights.samples_in_round[flight];
+        *samples = samples.saturating_add(1);
     }
+    if newest.again.is_some_and(|(at, _)| c.now.saturating_sub(at) < e.rtt[ep].srtt_ns() / 2)
+        && !std::mem::replace(&mut e.flights.is_round_reordered[flight], true)
+    {
+        // The original had only been overtaken.
+        e.reorder_scale[ep].widen();
+    }
+    steer(c, ep, newest.segments);
+    let e = &mut c.endpoints;
     if e.rtt[ep].srtt_ns() > 0 {
         e.backoff[ep] = 0;
     } // Else the first guess may be what is too short: it stays doubled until there is a sample.
-    let flight = e.flight_of(ep);
-    if e.flights.round_ends[flight].is_before(e.acked[ep]) {
-        (e.flights.round_ends[flight], e.flights.lost_in_round[flight]) = (e.next_seq[ep], 0);
-    }
     let flights = &mut e.flights;
     if plausible && arrived_sent_ns >= flights.newest_acked_sent_ns[flight] {
         flights.newest_acked_sent_ns[flight] = arrived_sent_ns;
@@ -154,6 +158,32 @@ fn on_progress<P: Port>(
     } else {
         let wait = transmit::timeout_ns(c, ep);
         transmit::arm_deadline(c, ep, c.now + wait);
+    }
+}
+
+/// Lets the congestion window know what an ack of `segments` told; ends a round that is over.
+#[inline]
+fn steer<P: Port>(c: &mut Context<P>, ep: EndpointRow, segments: u32) {
+    let e = &mut c.endpoints;
+    let flight = e.flight_of(ep);
+    let least_in_round_ns = e.flights.least_in_round_ns[flight];
+    let samples = e.flights.samples_in_round[flight];
+    let is_over = e.flights.round_ends[flight].is_before(e.acked[ep])
+        && (samples >= SAMPLES_MIN || e.acked[ep] == e.next_seq[ep]);
+    if let Congestion::Delay { target_ns } = c.config.congestion
+        && samples > 0
+    {
+        let acked = Acked { least_in_round_ns, segments, in_flight: e.in_flight(ep) };
+        e.congestion[ep].on_ack(&acked, c.limits.congestion_max, target_ns, c.now);
+        if is_over {
+            e.congestion[ep].on_round(least_in_round_ns, target_ns, c.now);
+        }
+    }
+    if is_over {
+        if !e.flights.is_round_reordered[flight] {
+            e.reorder_scale[ep].narrow();
+        }
+        e.flights.begin_round(flight, e.next_seq[ep]);
     }
 }
 

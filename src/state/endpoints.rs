@@ -3,7 +3,7 @@
 use crate::congestion::CongestionWindow;
 use crate::ids::{EndpointHandle, EndpointRow, FragmentRow, Rank, SegmentRow};
 use crate::ports::{PortPeer, RawAddress};
-use crate::rto::Rtt;
+use crate::rto::{ReorderScale, Rtt};
 use crate::state::flights::Flights;
 use tickwire_tables::column::Column;
 use tickwire_tables::list::List;
@@ -86,6 +86,7 @@ pub(crate) struct Endpoints {
     // Timers.
     pub rtt: Column<EndpointRow, Rtt>,
     pub backoff: Column<EndpointRow, u8>,
+    pub reorder_scale: Column<EndpointRow, ReorderScale>,
     /// Since when the peer owes a sign of life, in [`LiveMillis`].
     pub silent_since: Column<EndpointRow, LiveMillis>,
     /// What its last failed send was told, an errno-like code; 0 once it has been heard since.
@@ -161,6 +162,7 @@ impl Endpoints {
             ack_deadline: Column::new(n, 0),
             rtt: Column::new(n, Rtt::default()),
             backoff: Column::new(n, 0),
+            reorder_scale: Column::new(n, ReorderScale::default()),
             silent_since: Column::new(n, LiveMillis(0)),
             send_error: Column::new(n, 0),
             rank: Column::new(n, Rank(0)),
@@ -251,6 +253,7 @@ impl Endpoints {
             ack_deadline,
             rtt,
             backoff,
+            reorder_scale,
             silent_since,
             send_error,
             rank,
@@ -280,6 +283,7 @@ impl Endpoints {
             ack_deadline.bytes(),
             rtt.bytes(),
             backoff.bytes(),
+            reorder_scale.bytes(),
             silent_since.bytes(),
             send_error.bytes(),
             rank.bytes(),

@@ -21,6 +21,12 @@ pub(crate) struct Flights {
     pub newest_acked: Column<RingId, Seq>,
     /// The congestion window's present round trip: over when this number is acked.
     pub round_ends: Column<RingId, Seq>,
+    /// Least round trip seen in it; `u32::MAX`: none yet.
+    pub least_in_round_ns: Column<RingId, u32>,
+    /// Round trips that it told of.
+    pub samples_in_round: Column<RingId, u16>,
+    /// A resend in it was for nothing.
+    pub is_round_reordered: Column<RingId, bool>,
     /// Segments found to be lost in it.
     pub lost_in_round: Column<RingId, u32>,
 }
@@ -36,6 +42,9 @@ impl Flights {
             newest_acked_sent_ns: Column::new(n, 0),
             newest_acked: Column::new(n, Seq::new(0)),
             round_ends: Column::new(n, Seq::new(0)),
+            least_in_round_ns: Column::new(n, u32::MAX),
+            samples_in_round: Column::new(n, 0),
+            is_round_reordered: Column::new(n, false),
             lost_in_round: Column::new(n, 0),
         }
     }
@@ -46,9 +55,18 @@ impl Flights {
         self.deadline_ns[id] = 0;
         self.newest_acked_sent_ns[id] = 0;
         self.newest_acked[id] = next;
-        self.round_ends[id] = next;
-        self.lost_in_round[id] = 0;
+        self.begin_round(id, next);
         Some(id)
+    }
+
+    /// The congestion window's next round begins; it is over when all before `next` are acked.
+    #[inline]
+    pub fn begin_round(&mut self, id: RingId, next: Seq) {
+        self.round_ends[id] = next;
+        self.least_in_round_ns[id] = u32::MAX;
+        self.samples_in_round[id] = 0;
+        self.is_round_reordered[id] = false;
+        self.lost_in_round[id] = 0;
     }
 
     /// Gives a flight back that has landed.
