@@ -59,15 +59,16 @@ pub(crate) fn on_timer<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> bool {
     if !outstanding && says_bye {
         say_bye(c, ep);
     } else if !outstanding {
-        let keepalive = c.config.keepalive_ns;
+        let keepalive = c.limits.keepalive_ns;
         if silence >= keepalive {
             c.endpoints.flags[ep] |= flag::PROBE_DUE;
             c.lists.ack_due.push(ep);
         }
         next = next.min(if silence < keepalive { keepalive - silence } else { keepalive });
     }
-    // No finer than silences are measured.
-    transmit::wake_by(c, ep, c.now + next.max(MILLIS));
+    // Who sleeps between deadlines must not sleep for longer than counts as being awake. No finer
+    // than silences are measured.
+    transmit::wake_by(c, ep, c.now + next.min(c.limits.pause_ns).max(MILLIS));
     true
 }
 
@@ -87,7 +88,7 @@ pub(crate) fn watch<P: Port>(c: &mut Context<P>, ep: EndpointRow, on: bool) {
         if c.endpoints.acked[ep] == c.endpoints.next_seq[ep] {
             begin_silence(c, ep);
         }
-        transmit::wake_by(c, ep, c.now + c.config.keepalive_ns);
+        transmit::wake_by(c, ep, c.now + c.limits.keepalive_ns.min(c.limits.pause_ns));
     }
 }
 
