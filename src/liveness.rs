@@ -44,7 +44,8 @@ pub(crate) fn silence_ns<P: Port>(c: &Context<P>, ep: EndpointRow) -> Nanos {
 pub(crate) fn on_timer<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> bool {
     let e = &c.endpoints;
     let outstanding = e.acked[ep] != e.next_seq[ep];
-    let says_bye = e.flags[ep] & (flag::CLOSING | flag::BYE_HEARD) == flag::CLOSING;
+    let says_bye =
+        e.flags[ep] & (flag::CLOSING | flag::BYE_HEARD) == flag::CLOSING && e.is_drained(ep);
     let watched = e.has(ep, flag::WATCHED);
     if !e.has(ep, flag::READY) || !(outstanding || watched || says_bye) {
         return true;
@@ -56,7 +57,7 @@ pub(crate) fn on_timer<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> bool {
         return false;
     }
     let mut next = c.config.dead_after_ns - silence;
-    if !outstanding && says_bye {
+    if says_bye {
         say_bye(c, ep);
     } else if !outstanding {
         let keepalive = c.limits.keepalive_ns;

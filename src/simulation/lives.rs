@@ -69,8 +69,7 @@ impl Cluster {
     /// The next sends from one node to another fail with a code.
     pub fn fail_sends(&mut self, from: usize, to: usize, code: i32, times: u32) {
         self.net.fail_sends(from as u32, to as u32, code, times);
-        let pages = self.nodes[from].book.pages.iter_mut();
-        pages.filter(|page| page.peer.rank == to).for_each(|page| page.has_send_faults = true);
+        self.nodes[from].book.send_faults.push(to);
     }
 
     /// A process wants to hear of another's death; also of one that owes it nothing.
@@ -91,6 +90,14 @@ impl Cluster {
         let node = &mut self.nodes[from];
         let stays = node.engine.is_some() && node.leaves_at.is_none();
         stays && node.book.current(to).is_some_and(|page| !page.is_dead && !page.is_closed)
+    }
+
+    /// A send was refused for good: the reason is known, or the next tick tells it.
+    pub(super) fn on_refused(&mut self, from: usize, to: usize) {
+        let is_open = self.is_open(from, to);
+        if let Some(page) = self.nodes[from].book.current(to) {
+            page.is_refused = is_open;
+        }
     }
 
     /// Whether two processes that stay know each other, and neither has given up the other.
@@ -125,9 +132,10 @@ impl Cluster {
         let node = &mut self.nodes[at];
         let (rank, incarnation) = (at, node.book.me.incarnation + n);
         node.received_before += node.book.received;
-        node.book =
-            Book::new(Name { rank, incarnation }, self.config.ordered, self.config.dead_after_ns);
-        node.book.now = now;
+        let me = Name { rank, incarnation };
+        let former = Book::new(me, self.config.ordered, self.config.dead_after_ns);
+        let former = std::mem::replace(&mut node.book, former);
+        (node.book.now, node.book.send_faults) = (now, former.send_faults);
         node.paused = false;
         let port = self.net.reopen(at as u32, self.config.port.clone());
         let engine = self.build(at, port);

@@ -181,7 +181,11 @@ pub fn apply(cluster: &mut Cluster, op: &Op) -> Result<(), Failure> {
             let to = (from + 1 + usize::from(to) % (n - 1)) % n;
             match cluster.send(from, to, len_bytes as usize, owned) {
                 Ok(()) | Err(SendError::Again) => Ok(()),
-                Err(SendError::NoPeer | SendError::Closed) if !cluster.is_open(from, to) => Ok(()),
+                Err(SendError::NoPeer) if !cluster.is_open(from, to) => Ok(()),
+                Err(SendError::Closed) => {
+                    cluster.on_refused(from, to);
+                    Ok(())
+                }
                 Err(error) => Err(format!("send of {len_bytes} bytes: {error}")),
             }
         }

@@ -38,13 +38,13 @@ pub(super) struct Page {
     pub is_dead: bool,
     /// The engine said that the peer has closed.
     pub is_closed: bool,
+    /// A send was refused although nothing was told: the next tick tells.
+    pub is_refused: bool,
     /// Its death is already entered on the other side's page.
     pub is_noted: bool,
     pub sends_failed: bool,
     /// Another incarnation of its rank was added.
     pub is_replaced: bool,
-    /// Sends to it were made to fail.
-    pub has_send_faults: bool,
     /// When a message of it came last, or since when this page is.
     pub heard_at: Nanos,
     /// How often this side's clock has jumped since then.
@@ -57,6 +57,8 @@ pub(super) struct Book {
     pub ordered: bool,
     pub dead_after_ns: Nanos,
     pub pages: Vec<Page>,
+    /// Ranks to which sends were made to fail.
+    pub send_faults: Vec<usize>,
     pub received: u64,
     /// The first thing that went wrong.
     pub failure: Option<Failure>,
@@ -66,8 +68,9 @@ pub(super) struct Book {
 
 impl Book {
     pub fn new(me: Name, ordered: bool, dead_after_ns: Nanos) -> Self {
-        let (pages, received, failure, now) = (Vec::new(), 0, None, 0);
-        Self { me, ordered, dead_after_ns, pages, received, failure, now }
+        let (pages, send_faults) = (Vec::new(), Vec::new());
+        let (received, failure, now) = (0, None, 0);
+        Self { me, ordered, dead_after_ns, pages, send_faults, received, failure, now }
     }
 
     /// The page of a peer; a new one starts with message `first_number`.
@@ -83,10 +86,10 @@ impl Book {
                 is_owed: true,
                 is_dead: false,
                 is_closed: false,
+                is_refused: false,
                 is_noted: false,
                 sends_failed: false,
                 is_replaced: false,
-                has_send_faults: false,
                 heard_at: self.now,
                 skips: 0,
             });
@@ -159,6 +162,7 @@ impl Book {
 
     fn on_death(&mut self, peer: EndpointHandle, cause: Death) {
         let (now, dead_after) = (self.now, self.dead_after_ns);
+        let send_faults = std::mem::take(&mut self.send_faults);
         let Some(page) = self.by_handle(peer) else {
             return self.fail("nobody is dead");
         };
@@ -169,12 +173,14 @@ impl Book {
         let may_be = match cause {
             Death::Silent { silent_ns } => silent_ns >= dead_after && silence >= dead_after,
             Death::Replaced => page.is_replaced,
-            Death::SendError { .. } => page.has_send_faults,
+            Death::SendError { .. } => send_faults.contains(&name.rank),
         };
-        if std::mem::replace(&mut page.is_dead, true) {
+        let is_dead = std::mem::replace(&mut page.is_dead, true);
+        let heard = page.heard_at;
+        self.send_faults = send_faults;
+        if is_dead {
             self.fail(&format!("{name:?} is dead twice"));
         } else if !may_be {
-            let heard = page.heard_at;
             self.fail(&format!("{name:?} is dead at {now} ns ({cause}), heard at {heard} ns"));
         }
     }
@@ -184,6 +190,11 @@ impl Book {
         let failed = |page: &&Page| page.sends_failed && !page.is_dead && !page.was_removed;
         if let Some(page) = self.pages.iter().find(failed) {
             let text = format!("sends to {:?}, who lives, have failed", page.peer);
+            self.fail(&text);
+        }
+        let refused = |page: &&Page| page.is_refused && !page.is_dead && !page.is_closed;
+        if let Some(page) = self.pages.iter().find(refused) {
+            let text = format!("sends to {:?}, who lives, are refused", page.peer);
             self.fail(&text);
         }
         self.failure.take().map_or(Ok(()), Err)
