@@ -86,6 +86,13 @@ pub(crate) fn watch<P: Port>(c: &mut Context<P>, ep: EndpointRow, on: bool) {
         c.endpoints.flags[ep] &= !flag::WATCHED;
     } else if !c.endpoints.has(ep, flag::WATCHED) {
         c.endpoints.flags[ep] |= flag::WATCHED;
+        begin_watch(c, ep);
+    }
+}
+
+/// A watched peer is probed from now on. Before its addresses are in it cannot be.
+pub(crate) fn begin_watch<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
+    if c.endpoints.has(ep, flag::READY) && c.endpoints.has(ep, flag::WATCHED) {
         if c.endpoints.acked[ep] == c.endpoints.next_seq[ep] {
             begin_silence(c, ep);
         }
