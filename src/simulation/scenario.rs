@@ -2,10 +2,10 @@
 
 use super::cluster::{Cluster, ClusterConfig, Failure};
 use super::ops::{Op, apply};
-use crate::{Config, SendError};
 use crate::congestion::Congestion;
 use crate::ports::sim::{BurstLoss, LinkModel, SimPortConfig};
 use crate::time::{MICROS, MILLIS, Nanos, SECONDS};
+use crate::{Config, SendError};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
