@@ -100,7 +100,9 @@ impl Book {
 
     /// The newest process of a rank that was added and not removed.
     pub fn current(&mut self, rank: usize) -> Option<&mut Page> {
-        self.pages.iter_mut().rev().find(|page| page.peer.rank == rank && page.handle.is_some())
+        let pages = self.pages.iter_mut();
+        let known = pages.filter(|page| page.peer.rank == rank && page.handle.is_some());
+        known.max_by_key(|page| page.peer.incarnation)
     }
 
     fn by_handle(&mut self, handle: EndpointHandle) -> Option<&mut Page> {
