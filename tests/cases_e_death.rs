@@ -352,7 +352,7 @@ fn a_watched_peer_is_probed_before_it_would_be_dead() {
     });
     let peer = world.peer(0, 1);
     world.engine(0).watch(peer, true).unwrap();
-    world.run_for(SECONDS);
+    world.run_for(3 * SECONDS);
     assert!(world.ear(0).dead.is_empty());
 }
 
