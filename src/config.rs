@@ -73,7 +73,8 @@ pub struct Config {
     /// A peer that owes an answer and is silent for this long is dead. Between 1 ms and 10 days;
     /// default 10 s. Pauses of this process do not count.
     pub dead_after_ns: u64,
-    /// How often an idle peer that is watched ([`crate::Context::watch`]) is probed. Default 1 s.
+    /// How often an idle peer that is watched ([`crate::Context::watch`]) is probed; at least four
+    /// times within `dead_after_ns`. Default 1 s.
     pub keepalive_ns: u64,
     /// Resends per tick. Default 64.
     pub resends_per_tick_max: u32,
@@ -204,6 +205,7 @@ impl Config {
             gathers: caps.gathers && !self.checksum,
             completes_at_post: caps.sends_complete_at_post,
             pause_ns: self.dead_after_ns / 8,
+            keepalive_ns: self.keepalive_ns.min(self.dead_after_ns / 4),
             half_received_per_peer: self.half_received_per_peer_max.min(2 * window),
             congestion_max,
             congestion_initial: match self.congestion {
@@ -240,6 +242,8 @@ pub(crate) struct Limits {
     pub completes_at_post: bool,
     /// A gap between two ticks counts as at most this much silence of the peers.
     pub pause_ns: u64,
+    /// How often an idle peer that is watched is probed: before it would count as dead, too.
+    pub keepalive_ns: u64,
     pub half_received_per_peer: u32,
     /// Largest congestion window, and the one to start with.
     pub congestion_max: u32,

@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::error::{BuildError, PeerError, SendError};
 use crate::event::Handler;
 use crate::ids::{EndpointHandle, EndpointRow};
-use crate::invariants::{self, Violation};
+use crate::invariants::{self, Usage, Violation};
 use crate::ports::{Channel, Completion, CompletionKind, Port};
 use crate::state::buffers::BufferPool;
 use crate::state::endpoints::Endpoints;
@@ -266,6 +266,11 @@ impl<P: Port> Engine<P> {
     /// and simulations.
     pub fn check_invariants(&self) -> Result<(), Violation> {
         invariants::check(&self.context, &self.inbox)
+    }
+
+    /// What the tables hold at present. Slow: for tests and simulations.
+    pub fn usage(&self) -> Usage {
+        invariants::usage(&self.context, &self.inbox)
     }
 
     /// What is set and cannot be used in full, in words for people.

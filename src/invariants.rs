@@ -34,6 +34,38 @@ fn ensure(
     if holds { Ok(()) } else { Err(Violation { number, what: what() }) }
 }
 
+/// What an engine's tables hold at present.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Peers, dead ones that were not removed included.
+    pub peers: usize,
+    /// Outgoing datagrams.
+    pub segments: usize,
+    /// Messages in work, sends and receives together.
+    pub fragments: usize,
+    /// Rings of peers with unacked segments, and of those with early ones.
+    pub rings: usize,
+    /// Memory charged for half-received messages, in bytes.
+    pub half_received_bytes: u64,
+    /// Receive slots that hold early messages.
+    pub held_slots: u32,
+    /// Sends that the port has not completed.
+    pub posted_sends: u32,
+}
+
+pub(crate) fn usage<P: Port>(c: &Context<P>, inbox: &Inbox) -> Usage {
+    let (tx, rx) = (&c.endpoints.flights.rings, &c.endpoints.rx_rings);
+    Usage {
+        peers: c.endpoints.slab.iter().count(),
+        segments: c.segments.slab.iter().count(),
+        fragments: c.fragments.slab.iter().count(),
+        rings: 2 * tx.rings() - tx.free() - rx.free(),
+        half_received_bytes: c.buffers.in_use_bytes(),
+        held_slots: inbox.held,
+        posted_sends: c.rail.posted[0] + c.rail.posted[1],
+    }
+}
+
 pub(crate) fn check<P: Port>(c: &Context<P>, inbox: &Inbox) -> Result<(), Violation> {
     let mut listed = vec![false; c.segments.slab.capacity()];
     let mut receiving_bytes = 0;

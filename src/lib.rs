@@ -73,4 +73,4 @@ pub use engine::Engine;
 pub use error::{BuildError, PeerError, SendError};
 pub use event::{Death, Event, Handler, Message};
 pub use ids::{EndpointHandle, Incarnation, JobKey, Rank, Tag, Token};
-pub use invariants::Violation;
+pub use invariants::{Usage, Violation};

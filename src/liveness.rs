@@ -44,7 +44,8 @@ pub(crate) fn silence_ns<P: Port>(c: &Context<P>, ep: EndpointRow) -> Nanos {
 pub(crate) fn on_timer<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> bool {
     let e = &c.endpoints;
     let outstanding = e.acked[ep] != e.next_seq[ep];
-    let says_bye = e.flags[ep] & (flag::CLOSING | flag::BYE_HEARD) == flag::CLOSING;
+    let says_bye =
+        e.flags[ep] & (flag::CLOSING | flag::BYE_HEARD) == flag::CLOSING && e.is_drained(ep);
     let watched = e.has(ep, flag::WATCHED);
     if !e.has(ep, flag::READY) || !(outstanding || watched || says_bye) {
         return true;
@@ -56,18 +57,19 @@ pub(crate) fn on_timer<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> bool {
         return false;
     }
     let mut next = c.config.dead_after_ns - silence;
-    if !outstanding && says_bye {
+    if says_bye {
         say_bye(c, ep);
     } else if !outstanding {
-        let keepalive = c.config.keepalive_ns;
+        let keepalive = c.limits.keepalive_ns;
         if silence >= keepalive {
             c.endpoints.flags[ep] |= flag::PROBE_DUE;
             c.lists.ack_due.push(ep);
         }
         next = next.min(if silence < keepalive { keepalive - silence } else { keepalive });
     }
-    // No finer than silences are measured.
-    transmit::wake_by(c, ep, c.now + next.max(MILLIS));
+    // Who sleeps between deadlines must not sleep for longer than counts as being awake. No finer
+    // than silences are measured.
+    transmit::wake_by(c, ep, c.now + next.min(c.limits.pause_ns).max(MILLIS));
     true
 }
 
@@ -84,10 +86,17 @@ pub(crate) fn watch<P: Port>(c: &mut Context<P>, ep: EndpointRow, on: bool) {
         c.endpoints.flags[ep] &= !flag::WATCHED;
     } else if !c.endpoints.has(ep, flag::WATCHED) {
         c.endpoints.flags[ep] |= flag::WATCHED;
+        begin_watch(c, ep);
+    }
+}
+
+/// A watched peer is probed from now on. Before its addresses are in it cannot be.
+pub(crate) fn begin_watch<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
+    if c.endpoints.has(ep, flag::READY) && c.endpoints.has(ep, flag::WATCHED) {
         if c.endpoints.acked[ep] == c.endpoints.next_seq[ep] {
             begin_silence(c, ep);
         }
-        transmit::wake_by(c, ep, c.now + c.config.keepalive_ns);
+        transmit::wake_by(c, ep, c.now + c.limits.keepalive_ns.min(c.limits.pause_ns));
     }
 }
 

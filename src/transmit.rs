@@ -274,7 +274,8 @@ pub(crate) fn timeout_ns<P: Port>(c: &Context<P>, ep: EndpointRow) -> Nanos {
 pub(crate) fn arm_deadline<P: Port>(c: &mut Context<P>, ep: EndpointRow, deadline_ns: Nanos) {
     let flight = c.endpoints.flight_of(ep);
     c.endpoints.flights.deadline_ns[flight] = deadline_ns;
-    wake_by(c, ep, deadline_ns);
+    // The peer owes an answer: whoever sleeps until then would not count as awake for longer.
+    wake_by(c, ep, deadline_ns.min(c.now + c.limits.pause_ns));
 }
 
 /// Makes sure that `resend` looks at the endpoint no later than `at_ns`.

@@ -56,7 +56,8 @@ prop_compose! {
         } else {
             |c| c.window_segments = 64
         };
-        ClusterConfig { nodes, seed, model, port, first_seq, ordered, checksum, tweak }
+        let rest = ClusterConfig::default();
+        ClusterConfig { nodes, seed, model, port, first_seq, ordered, checksum, tweak, ..rest }
     }
 }
 

@@ -89,6 +89,7 @@ impl Setup {
                     c.window_segments = 64;
                 }
             },
+            ..ClusterConfig::default()
         }
     }
 }

@@ -1,17 +1,23 @@
-//! Engines, their network, and the book of what was sent and what must arrive.
+//! Engines, their network, and the books of what was sent and what must arrive.
 
 use super::hostile::{Passed, Record};
 use super::payload;
+use super::process::{Book, Name};
+use crate::congestion::Congestion;
 use crate::ports::sim::{LinkModel, SimNet, SimPort, SimPortConfig};
-use crate::time::Nanos;
-use crate::{
-    Config, Context, EndpointHandle, Engine, Event, Handler, Incarnation, JobKey, Message, Rank,
-    SendError, Tag, Token,
-};
-use std::collections::VecDeque;
+use crate::time::{MICROS, Nanos, SECONDS};
+use crate::{Config, Engine, Incarnation, JobKey, PeerAddress, Rank, SendError, Tag, Token};
 
 /// What went wrong, in words for the one who replays it.
 pub type Failure = String;
+
+/// No tick is due.
+pub(super) const NEVER: Nanos = Nanos::MAX;
+/// How long a tick takes.
+const TICK_NS: Nanos = 200;
+
+/// Of the ticks in a row that find nothing to do, one in so many is checked, and the first.
+const IDLE_TICKS_PER_CHECK: u32 = 16;
 
 /// How a cluster is built.
 #[derive(Clone, Debug)]
@@ -30,6 +36,10 @@ pub struct ClusterConfig {
     pub ordered: bool,
     /// CRC32C on every datagram; needed when the network corrupts.
     pub checksum: bool,
+    /// [`Config::dead_after_ns`] of every engine.
+    pub dead_after_ns: Nanos,
+    /// [`Config::congestion`] of every engine.
+    pub congestion: Congestion,
     /// Changes the other settings of every engine.
     pub tweak: fn(&mut Config),
 }
@@ -44,98 +54,60 @@ impl Default for ClusterConfig {
             first_seq: u32::MAX - 10,
             ordered: true,
             checksum: false,
+            dead_after_ns: 10 * SECONDS,
+            congestion: Congestion::Delay { target_ns: 100_000 },
             tweak: |_| {},
         }
     }
 }
 
-/// What one engine's side expects and has seen.
-struct Book {
-    rank: u32,
-    ordered: bool,
-    /// Per source: lengths of messages sent and not yet arrived, with their numbers.
-    expected: Vec<VecDeque<(u64, usize)>>,
-    tokens_open: Vec<u64>,
-    received: u64,
-    failure: Option<Failure>,
+pub(super) struct Node {
+    /// `None` while no process runs there.
+    pub engine: Option<Engine<SimPort>>,
+    pub book: Book,
+    pub paused: bool,
+    /// When its next tick is due.
+    pub wake_at: Nanos,
+    /// An engine that waits for room looks again after this time.
+    pub idle_ns: Nanos,
+    /// Ticks since the last one that did something.
+    pub idle_ticks: u32,
+    /// It is closing, and leaves then at the latest.
+    pub leaves_at: Option<Nanos>,
+    /// Messages that former processes got.
+    pub received_before: u64,
 }
 
-impl Book {
-    fn on_message(&mut self, source: u32, message: &Message<'_>) {
-        self.received += 1;
-        let queue = &mut self.expected[source as usize];
-        let tag = u64::from(message.tag.0);
-        let place = if self.ordered {
-            queue.front().filter(|(number, _)| *number == tag).map(|_| 0)
-        } else {
-            queue.iter().position(|(number, _)| *number == tag)
-        };
-        let me = self.rank;
-        let Some(place) = place else {
-            let next = queue.front().copied();
-            self.fail(format!("rank {me}: message {tag} of {source}; expected next: {next:?}"));
-            return;
-        };
-        let Some((number, len)) = queue.remove(place) else { return };
-        let bytes = message.bytes();
-        if bytes.len() != len {
-            let got = bytes.len();
-            self.fail(format!("rank {me}: message {number} of {source}: {got} bytes, not {len}"));
-        } else if let Some(at) = payload::first_difference(bytes, source, number) {
-            self.fail(format!("rank {me}: message {number} of {source}: wrong at byte {at}"));
-        }
-    }
-
-    fn fail(&mut self, failure: Failure) {
-        self.failure.get_or_insert(failure);
+impl Node {
+    fn due_at(&self) -> Nanos {
+        self.leaves_at.unwrap_or(NEVER).min(self.wake_at)
     }
 }
 
-impl Handler<SimPort> for Book {
-    fn on_event(&mut self, context: &mut Context<SimPort>, event: Event<'_>) {
-        match event {
-            Event::Received(message) => {
-                let Some(source) = context.rank(message.from) else {
-                    return self.fail(format!("rank {}: message from nobody", self.rank));
-                };
-                self.on_message(source.0, &message);
-            }
-            Event::SendDone { token, .. } => {
-                match self.tokens_open.iter().position(|&t| t == token.0) {
-                    Some(at) => {
-                        self.tokens_open.swap_remove(at);
-                    }
-                    None => self.fail(format!("rank {}: {token:?} done twice", self.rank)),
-                }
-            }
-            Event::SendFailed { token, .. } => {
-                self.fail(format!("rank {}: {token:?} failed", self.rank));
-            }
-            Event::PeerUnreachable { name, reason, .. } => {
-                self.fail(format!("rank {}: {name} unreachable ({reason})", self.rank));
-            }
-            _ => {}
-        }
-    }
+/// What happens later, whatever the operations are.
+pub(super) enum Act {
+    /// A new process starts on a node.
+    Open,
+    /// The node's process hears of another.
+    Introduce(PeerAddress),
 }
 
-struct Node {
-    engine: Engine<SimPort>,
-    book: Book,
-    /// Number of the next message to each other node.
-    numbers: Vec<u64>,
-    peers: Vec<Option<EndpointHandle>>,
-    paused: bool,
-}
-
-/// Engines on one simulated network.
+/// Engines on one simulated network, driven by events: an engine ticks when something arrived for
+/// it, when something of it is due, and when it is told to.
 pub struct Cluster {
-    net: SimNet,
-    nodes: Vec<Node>,
+    pub(super) config: ClusterConfig,
+    pub(super) net: SimNet,
+    pub(super) nodes: Vec<Node>,
+    pub(super) agenda: Vec<(Nanos, usize, Act)>,
+    /// Sessions that are not of the first processes.
+    pub(super) sessions: u64,
+    /// How late the others hear of a restart.
+    pub(super) late_ns: Nanos,
+    pub(super) dice: u64,
     next_token: u64,
     scratch: Vec<u8>,
+    touched: Vec<u32>,
     record: Record,
-    checksum: bool,
 }
 
 impl Cluster {
@@ -144,59 +116,70 @@ impl Cluster {
 
     /// The session word of datagrams from one rank of a fresh cluster to another.
     pub fn session(from: u32, to: u32) -> u32 {
-        let of = |rank| (Rank(rank), Self::incarnation(rank));
+        let of = |rank| (Rank(rank), Incarnation(rank + 1));
         Self::JOB_KEY.session(of(from), of(to))
-    }
-
-    fn incarnation(rank: u32) -> Incarnation {
-        Incarnation(rank + 1)
     }
 
     /// Builds the engines and makes all of them peers of each other.
     pub fn new(config: &ClusterConfig) -> Self {
         let net = SimNet::new(config.seed, config.model);
-        let n = config.nodes;
-        let mut nodes: Vec<Node> = (0..n)
-            .map(|rank| {
-                let mut engine_config = Config::new(Rank(rank), Self::JOB_KEY);
-                engine_config.incarnation = Self::incarnation(rank);
-                engine_config.first_seq = config.first_seq;
-                engine_config.name = format!("node{rank}");
-                engine_config.peers_max = n.max(2);
-                engine_config.ranks_max = n;
-                engine_config.ordered = config.ordered;
-                engine_config.checksum = config.checksum;
-                (config.tweak)(&mut engine_config);
-                let engine = Engine::new(engine_config, net.port(config.port.clone()))
-                    .expect("the configuration of a simulation is valid");
-                let book = Book {
-                    rank,
-                    ordered: config.ordered,
-                    expected: (0..n).map(|_| VecDeque::new()).collect(),
-                    tokens_open: Vec::new(),
-                    received: 0,
-                    failure: None,
-                };
-                Node {
-                    engine,
-                    book,
-                    numbers: vec![0; n as usize],
-                    peers: vec![None; n as usize],
-                    paused: false,
-                }
-            })
-            .collect();
-        let addresses: Vec<_> = nodes.iter().map(|node| node.engine.local_address()).collect();
-        for (rank, node) in nodes.iter_mut().enumerate() {
-            for (other, address) in addresses.iter().enumerate() {
-                if other != rank {
-                    let peer = node.engine.add_peer(address).expect("simulated peers fit");
-                    node.peers[other] = Some(peer);
-                }
+        let nodes = (0..config.nodes).map(|rank| {
+            let me = Name { rank: rank as usize, incarnation: rank + 1 };
+            Node {
+                engine: None,
+                book: Book::new(me, config.ordered, config.dead_after_ns),
+                paused: false,
+                wake_at: 0,
+                idle_ns: 0,
+                idle_ticks: 0,
+                leaves_at: None,
+                received_before: 0,
+            }
+        });
+        let mut cluster = Self {
+            config: config.clone(),
+            net,
+            nodes: nodes.collect(),
+            agenda: Vec::new(),
+            sessions: 0,
+            late_ns: 1,
+            dice: config.seed,
+            next_token: 0,
+            scratch: Vec::new(),
+            touched: Vec::new(),
+            record: Record::default(),
+        };
+        for at in 0..cluster.len() {
+            let port = cluster.net.port(config.port.clone());
+            cluster.nodes[at].engine = Some(cluster.build(at, port));
+        }
+        let engines = cluster.nodes.iter().flat_map(|node| &node.engine);
+        let addresses: Vec<_> = engines.map(Engine::local_address).collect();
+        for at in 0..cluster.len() {
+            for address in addresses.iter().filter(|address| address.rank.0 as usize != at) {
+                cluster.add_peer(at, address, |_| 0).expect("simulated peers fit");
             }
         }
-        let (record, checksum) = (Record::default(), config.checksum);
-        Self { net, nodes, next_token: 0, scratch: Vec::new(), record, checksum }
+        cluster
+    }
+
+    /// An engine for the process that the node's book names.
+    pub(super) fn build(&self, at: usize, port: SimPort) -> Engine<SimPort> {
+        let (from, n) = (&self.config, self.config.nodes);
+        let mut config = Config::new(Rank(at as u32), Self::JOB_KEY);
+        config.incarnation = Incarnation(self.nodes[at].book.me.incarnation);
+        config.first_seq = from.first_seq;
+        config.name = format!("node{at}");
+        // Dead ones stay until they are removed.
+        config.peers_max = (2 * n).max(4);
+        config.active_peers_max = n.max(2);
+        config.ranks_max = n;
+        config.ordered = from.ordered;
+        config.checksum = from.checksum;
+        config.dead_after_ns = from.dead_after_ns;
+        config.congestion = from.congestion;
+        (from.tweak)(&mut config);
+        Engine::new(config, port).expect("the configuration of a simulation is valid")
     }
 
     /// Records what passes from now on, for the hostile operations. Takes the network's tap.
@@ -211,20 +194,21 @@ impl Cluster {
 
     /// Whether all datagrams carry a checksum.
     pub fn has_checksums(&self) -> bool {
-        self.checksum
+        self.config.checksum
     }
 
-    /// The network.
+    /// The network. Its nodes have the numbers of the cluster's.
     pub fn net(&self) -> &SimNet {
         &self.net
     }
 
-    /// One engine.
+    /// One engine. Panics when no process runs there.
     pub fn engine(&mut self, node: usize) -> &mut Engine<SimPort> {
-        &mut self.nodes[node].engine
+        self.wake(node);
+        self.nodes[node].engine.as_mut().expect("a process runs")
     }
 
-    /// How many engines.
+    /// How many nodes.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -234,26 +218,35 @@ impl Cluster {
         self.nodes.is_empty()
     }
 
-    /// Messages that `node` was given.
+    /// Messages that the processes of `node` were given.
     pub fn received(&self, node: usize) -> u64 {
-        self.nodes[node].book.received
+        self.nodes[node].received_before + self.nodes[node].book.received
     }
 
     /// A paused node does not tick until it is woken.
     pub fn pause(&mut self, node: usize, paused: bool) {
         self.nodes[node].paused = paused;
+        self.wake(node);
     }
 
-    /// The faults are over: `model` holds everywhere, nothing is cut, nobody is paused.
+    /// The faults are over: `model` holds everywhere, nothing is cut, nobody is paused, whoever is
+    /// to come back comes back now.
     pub fn calm(&mut self, model: LinkModel) {
         self.net.set_model(model);
-        for a in 0..self.nodes.len() {
-            self.nodes[a].paused = false;
-            for b in (0..self.nodes.len()).filter(|&b| b != a) {
-                let ends = [a, b].map(|at| self.nodes[at].engine.port().node());
-                self.net.partition(ends[0], ends[1], false);
+        for a in 0..self.len() {
+            self.pause(a, false);
+            for b in (0..self.len()).filter(|&b| b != a) {
+                self.net.partition(a as u32, b as u32, false);
+                self.net.fail_sends(a as u32, b as u32, 0, 0);
             }
         }
+        let now = self.net.now();
+        self.agenda.iter_mut().for_each(|(at, ..)| *at = now.min(*at));
+    }
+
+    /// The node's next tick is now.
+    pub(super) fn wake(&mut self, node: usize) {
+        self.nodes[node].wake_at = 0;
     }
 
     /// Sends a message of `len` checked bytes. `Again` is an answer, not a failure.
@@ -264,36 +257,66 @@ impl Cluster {
         len: usize,
         owned: bool,
     ) -> Result<(), SendError> {
-        let Some(peer) = self.nodes[from].peers[to] else { return Err(SendError::NoPeer) };
-        let number = self.nodes[from].numbers[to];
+        self.wake(from);
+        let Node { engine, book, .. } = &mut self.nodes[from];
+        let (me, page) = (book.me, book.current(to).ok_or(SendError::NoPeer)?);
+        let (Some(engine), Some(handle)) = (engine, page.handle) else {
+            return Err(SendError::NoPeer);
+        };
+        let number = page.next_number;
         self.scratch.resize(len, 0);
         payload::fill(&mut self.scratch, from as u32, number);
-        let (engine, tag) = (&mut self.nodes[from].engine, Tag(number as u32));
+        let tag = Tag(number as u32);
         if owned {
             let token = Token(self.next_token);
-            engine.send_from(peer, tag, self.scratch.clone(), token).map_err(|(error, _)| error)?;
+            let sent = engine.send_from(handle, tag, self.scratch.clone(), token);
+            sent.map_err(|(error, _)| error)?;
             self.next_token += 1;
-            self.nodes[from].book.tokens_open.push(token.0);
+            page.tokens_open.push(token);
         } else {
-            engine.send_copy(peer, tag, &self.scratch)?;
+            engine.send_copy(handle, tag, &self.scratch)?;
         }
-        self.nodes[from].numbers[to] += 1;
-        self.nodes[to].book.expected[from].push_back((number, len));
+        page.next_number += 1;
+        let receiver = page.peer;
+        // What was meant for another process may end as it will, but never here.
+        if receiver == self.nodes[to].book.me && self.nodes[to].engine.is_some() {
+            let sessions = &mut self.sessions;
+            let page = self.nodes[to].book.page_of(me, || next_session(sessions));
+            page.expected.push_back((number, len));
+        }
         Ok(())
     }
 
     /// One tick of one engine, then all checks on it.
     pub fn tick(&mut self, at: usize) -> Result<bool, Failure> {
+        let now = self.net.now();
         let node = &mut self.nodes[at];
-        if node.paused {
-            return Ok(false);
+        let Some(engine) = node.engine.as_mut().filter(|_| !node.paused) else { return Ok(false) };
+        node.book.now = now;
+        let work = engine.tick(&mut node.book);
+        node.book.check()?;
+        let busy = !work.is_idle();
+        node.idle_ticks = if busy { 0 } else { node.idle_ticks + 1 };
+        // Looking through all tables costs far more than a tick that finds nothing to do.
+        if node.idle_ticks % IDLE_TICKS_PER_CHECK <= 1 {
+            engine.check_invariants().map_err(|v| format!("rank {at}: invariant {v}"))?;
         }
-        let work = node.engine.tick(&mut node.book);
-        if let Some(failure) = node.book.failure.take() {
-            return Err(failure);
+        if busy {
+            (node.wake_at, node.idle_ns) = (now, TICK_NS);
+        } else {
+            let ahead = self.net.clock_ahead_ns(at as u32);
+            node.wake_at = match engine.next_deadline().map(|at| at.saturating_sub(ahead)) {
+                None => NEVER,
+                Some(due) if due > now => due,
+                // Something is listed that cannot go on before something arrives.
+                Some(_) => {
+                    node.idle_ns = (2 * node.idle_ns).clamp(TICK_NS, 20 * MICROS);
+                    now + node.idle_ns
+                }
+            };
         }
-        node.engine.check_invariants().map_err(|v| format!("rank {at}: invariant {v}"))?;
-        Ok(!work.is_idle())
+        self.after_tick(at)?;
+        Ok(busy)
     }
 
     /// One tick of every engine; true if any did something.
@@ -305,7 +328,8 @@ impl Cluster {
         Ok(busy)
     }
 
-    /// Ticks for `dt_ns` of virtual time, in steps to the next arrival, of at most `step_ns`.
+    /// Ticks whoever has something to do, for `dt_ns` of virtual time, looking up at least every
+    /// `step_ns`.
     pub fn run_for(&mut self, dt_ns: Nanos, step_ns: Nanos) -> Result<(), Failure> {
         let end = self.net.now() + dt_ns;
         while self.net.now() < end {
@@ -314,14 +338,25 @@ impl Cluster {
         Ok(())
     }
 
-    /// One round of ticks; time goes on by a little, or to the next arrival when all are idle.
-    fn step(&mut self, end: Nanos, step_ns: Nanos) -> Result<(), Failure> {
-        const TICK_NS: Nanos = 200;
-        let busy = self.tick_all()?;
+    /// A round of ticks of those that have something to do; time goes on by a little, or to when
+    /// the next one has.
+    pub(super) fn step(&mut self, end: Nanos, step_ns: Nanos) -> Result<(), Failure> {
         let now = self.net.now();
-        let arrival = self.net.next_event_at().unwrap_or(end);
-        let next = if busy { now } else { arrival.min(now + step_ns).min(end) };
-        self.net.advance_to(next.max(now + TICK_NS));
+        self.act(now)?;
+        self.net.take_touched(&mut self.touched);
+        for node in self.touched.drain(..) {
+            self.nodes[node as usize].wake_at = now;
+        }
+        for at in 0..self.nodes.len() {
+            if self.nodes[at].due_at() <= now {
+                self.tick(at)?;
+            }
+        }
+        let wakes = self.nodes.iter().filter(|node| node.engine.is_some() && !node.paused);
+        let wakes = wakes.map(Node::due_at);
+        let acts = self.agenda.iter().map(|(at, ..)| *at);
+        let next = wakes.chain(acts).chain(self.net.next_event_at()).min().unwrap_or(end);
+        self.net.advance_to(next.min(now + step_ns).min(end).max(now + TICK_NS));
         Ok(())
     }
 
@@ -337,30 +372,47 @@ impl Cluster {
         Ok(())
     }
 
-    /// Whether everything sent has arrived, is acked and reported.
+    /// Whether everything that must arrive has arrived, is acked and reported.
     pub fn is_drained(&self) -> bool {
-        self.nodes.iter().all(|node| {
-            node.book.expected.iter().all(VecDeque::is_empty)
-                && node.book.tokens_open.is_empty()
-                && node.peers.iter().flatten().all(|&peer| node.engine.is_drained(peer))
-        })
+        self.agenda.is_empty()
+            && self.nodes.iter().all(|node| {
+                let Some(engine) = &node.engine else { return true };
+                node.leaves_at.is_none()
+                    && node.book.pages.iter().all(|page| {
+                        (page.expected.is_empty() || !page.is_owed)
+                            && page.tokens_open.is_empty()
+                            && page.handle.is_none_or(|handle| engine.is_drained(handle))
+                    })
+            })
     }
 
-    fn stuck(&self) -> Failure {
+    pub(super) fn stuck(&self) -> Failure {
         let mut text = format!("not drained at {} ns:", self.net.now());
         for node in &self.nodes {
-            for (source, queue) in node.book.expected.iter().enumerate() {
-                if let Some(front) = queue.front() {
-                    let (rank, waiting) = (node.book.rank, queue.len());
-                    text += &format!(" {waiting} from {source} to {rank}, first {front:?};");
+            let Some(engine) = &node.engine else { continue };
+            let me = node.book.me;
+            for page in &node.book.pages {
+                let (peer, waiting) = (page.peer, page.expected.len());
+                if let Some(front) = page.expected.front().filter(|_| page.is_owed) {
+                    text += &format!(" {waiting} from {peer:?} to {me:?}, first {front:?};");
+                }
+                if !page.tokens_open.is_empty() {
+                    text += &format!(" {me:?} to {peer:?}: {:?};", page.tokens_open);
+                }
+                if page.handle.is_some_and(|handle| !engine.is_drained(handle)) {
+                    text += &format!(" {me:?} has not sent all to {peer:?};");
                 }
             }
-            let counters = node.engine.counters().rows().into_iter().filter(|(_, n)| *n > 0);
+            let counters = engine.counters().rows().into_iter().filter(|(_, n)| *n > 0);
             text += &format!(" {:?};", counters.collect::<Vec<_>>());
-            if !node.book.tokens_open.is_empty() {
-                text += &format!(" rank {}: tokens {:?};", node.book.rank, node.book.tokens_open);
-            }
         }
         text
     }
+}
+
+/// First message number of another session. Numbers of sessions are apart, so that none of one is
+/// ever taken for one of another.
+pub(super) fn next_session(sessions: &mut u64) -> u64 {
+    *sessions += 1;
+    *sessions << 18
 }

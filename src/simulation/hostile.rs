@@ -60,7 +60,7 @@ pub(super) fn apply(cluster: &mut Cluster, op: &Op) {
         Op::Replay { index, to, times, swap } => {
             let Some(mut passed) = cluster.passed(index) else { return };
             let to = usize::from(to) % cluster.len();
-            passed.to = cluster.engine(to).port().node();
+            passed.to = to as u32;
             if swap {
                 passed.channel = match passed.channel {
                     Channel::Priority => Channel::Data,

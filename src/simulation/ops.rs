@@ -84,6 +84,25 @@ pub enum Op {
         /// Bits that change in it; none: the lowest.
         xor: u32,
     },
+    /// A process ends without a word. One of the cluster always stays.
+    Kill(u8),
+    /// A process ends without a word, and another one takes its place.
+    Restart {
+        /// Where.
+        at: u8,
+        /// Nothing runs there for this long.
+        down_ns: u32,
+        /// The others hear of it, and it of them, each within this time.
+        late_ns: u32,
+    },
+    /// A process closes, and leaves within this time.
+    Close(u8, u32),
+    /// A node's clock jumps ahead.
+    SkipClock(u8, u32),
+    /// Sends from one node to another fail with this code, so many times (255: until calm).
+    FailSends(u8, u8, u8, u8),
+    /// A process wants to hear of another's death, or no longer.
+    Watch(u8, u8, bool),
 }
 
 impl Op {
@@ -149,7 +168,8 @@ impl Op {
     }
 }
 
-const STEP_NS: Nanos = 10_000;
+/// Engines tick when they have something to do.
+const STEP_NS: Nanos = 10_000_000;
 
 /// Does `op`. An `Err` is a bug of the engine's.
 pub fn apply(cluster: &mut Cluster, op: &Op) -> Result<(), Failure> {
@@ -161,6 +181,11 @@ pub fn apply(cluster: &mut Cluster, op: &Op) -> Result<(), Failure> {
             let to = (from + 1 + usize::from(to) % (n - 1)) % n;
             match cluster.send(from, to, len_bytes as usize, owned) {
                 Ok(()) | Err(SendError::Again) => Ok(()),
+                Err(SendError::NoPeer) if !cluster.is_open(from, to) => Ok(()),
+                Err(SendError::Closed) => {
+                    cluster.on_refused(from, to);
+                    Ok(())
+                }
                 Err(error) => Err(format!("send of {len_bytes} bytes: {error}")),
             }
         }
@@ -172,15 +197,13 @@ pub fn apply(cluster: &mut Cluster, op: &Op) -> Result<(), Failure> {
         &Op::Run(ns) => cluster.run_for(Nanos::from(ns), STEP_NS),
         Op::Inject { to, priority, bytes } => {
             let channel = if *priority { Channel::Priority } else { Channel::Data };
-            let to = cluster.engine(node(*to)).port().node();
-            cluster.net().inject(to, channel, bytes);
+            cluster.net().inject(node(*to) as u32, channel, bytes);
             Ok(())
         }
         &Op::Cut(a, b, cut) => {
-            let (a, b) =
-                (cluster.engine(node(a)).port().node(), cluster.engine(node(b)).port().node());
+            let (a, b) = (node(a), node(b));
             if a != b {
-                cluster.net().partition(a, b, cut);
+                cluster.net().partition(a as u32, b as u32, cut);
             }
             Ok(())
         }
@@ -188,9 +211,38 @@ pub fn apply(cluster: &mut Cluster, op: &Op) -> Result<(), Failure> {
             cluster.pause(node(at), paused);
             Ok(())
         }
-        op => {
+        op if op.is_hostile() => {
             hostile::apply(cluster, op);
             Ok(())
         }
+        op => {
+            live(cluster, op);
+            Ok(())
+        }
+    }
+}
+
+/// What processes go through.
+fn live(cluster: &mut Cluster, op: &Op) {
+    let n = cluster.len();
+    let node = |index: u8| usize::from(index) % n;
+    let stays = |cluster: &Cluster, at| cluster.staying() > 1 || !cluster.is_up(at);
+    match *op {
+        Op::Kill(at) if stays(cluster, node(at)) => cluster.kill(node(at)),
+        Op::Close(at, linger_ns) if stays(cluster, node(at)) => {
+            cluster.close(node(at), linger_ns.into());
+        }
+        Op::Restart { at, down_ns, late_ns } => {
+            cluster.restart(node(at), down_ns.into(), late_ns.into());
+        }
+        Op::SkipClock(at, by_ns) => cluster.skip_clock(node(at), by_ns.into()),
+        Op::FailSends(from, to, code, times) if node(from) != node(to) => {
+            let times = if times == u8::MAX { u32::MAX } else { times.into() };
+            cluster.fail_sends(node(from), node(to), i32::from(code.max(1)), times);
+        }
+        Op::Watch(at, peer, on) if node(at) != node(peer) => {
+            cluster.watch(node(at), node(peer), on);
+        }
+        _ => {}
     }
 }

@@ -2,8 +2,10 @@
 
 use super::cluster::{Cluster, ClusterConfig, Failure};
 use super::ops::{Op, apply};
+use crate::congestion::Congestion;
 use crate::ports::sim::{BurstLoss, LinkModel, SimPortConfig};
-use crate::time::{MICROS, Nanos, SECONDS};
+use crate::time::{MICROS, MILLIS, Nanos, SECONDS};
+use crate::{Config, SendError};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
@@ -45,20 +47,11 @@ impl Scenario {
             gathers: dice.one_in(2),
             sends_complete_at_post: dice.one_in(2),
             async_insert: dice.one_in(2),
+            socket_datagrams: dice.pick(&[2, 64, 4096]) as usize,
+            send_completion_delay_ns: dice.pick(&[0, 0, 30]) * MICROS,
             ..SimPortConfig::default()
         };
-        let tweaks: [fn(&mut crate::Config); 4] = [
-            |_| {},
-            |c| c.window_segments = 64,
-            |c| {
-                c.send_slots = 8;
-                c.ack_slots = 2;
-            },
-            |c| {
-                c.active_peers_max = 1;
-                c.fragments_max = 8;
-            },
-        ];
+        let ops = dice.below(160);
         let cluster = ClusterConfig {
             nodes: 2 + dice.below(4),
             seed: seed ^ 0x5EED,
@@ -67,11 +60,71 @@ impl Scenario {
             port,
             first_seq: dice.pick(&[0, 1, u32::MAX, u32::MAX - 10, 0x7FFF_FFFF, 255]),
             ordered: !dice.one_in(3),
-            tweak: dice.pick(&tweaks),
+            dead_after_ns: dice.pick(&[30, 200, 10_000]) * MILLIS,
+            congestion: dice.pick(&[Congestion::Delay { target_ns: 100_000 }, Congestion::Fixed]),
+            tweak: draw_tables(&mut dice),
         };
-        let hostile = dice.one_in(3);
-        let ops = (0..40 + dice.below(160)).map(|_| draw_op(&mut dice, hostile)).collect();
+        let (hostile, lives) = (dice.one_in(3), dice.one_in(2));
+        let op = |_| match lives && dice.one_in(10) {
+            true => draw_life(&mut dice),
+            false => draw_op(&mut dice, hostile),
+        };
+        let ops = (0..40 + ops).map(op).collect();
         Self { cluster, ops }
+    }
+}
+
+/// Sizes of tables. Small ones fill up, and are quicker to look through at every tick.
+fn draw_tables(dice: &mut Dice) -> fn(&mut Config) {
+    fn small(c: &mut Config) {
+        (c.send_slots, c.ack_slots, c.receive_slots, c.fragments_max) = (128, 16, 128, 128);
+    }
+    let tables: [fn(&mut Config); 8] = [
+        |_| {},
+        small,
+        small,
+        |c| {
+            small(c);
+            c.keepalive_ns = MILLIS;
+        },
+        |c| {
+            small(c);
+            c.window_segments = 64;
+        },
+        |c| {
+            small(c);
+            (c.window_segments, c.congestion_initial_segments) = (64, 1);
+        },
+        |c| {
+            small(c);
+            (c.send_slots, c.ack_slots, c.receive_slots) = (8, 2, 16);
+        },
+        |c| {
+            small(c);
+            (c.active_peers_max, c.fragments_max) = (1, 8);
+        },
+    ];
+    dice.pick(&tables)
+}
+
+/// What processes go through, and the long times that it takes to die.
+fn draw_life(dice: &mut Dice) -> Op {
+    let (a, b) = (dice.below(8) as u8, dice.below(8) as u8);
+    match dice.below(16) {
+        0 => Op::Kill(a),
+        1 | 2 => Op::Restart {
+            at: a,
+            down_ns: dice.pick(&[0, 1_000, 10_000_000]),
+            late_ns: dice.pick(&[1, 100_000, 20_000_000]),
+        },
+        3 => Op::Close(a, dice.pick(&[1_000, 10_000_000, 1_000_000_000])),
+        4 | 5 => Op::SkipClock(a, dice.pick(&[1_000_000, 50_000_000, 4_000_000_000])),
+        6 | 7 => Op::FailSends(a, b, dice.pick(&[22, 101, 1, 12, 111]), dice.pick(&[1, 3, 255])),
+        8 | 9 => Op::Watch(a, b, !dice.one_in(4)),
+        10 | 11 => Op::Cut(a, b, true),
+        12 => Op::Pause(a, true),
+        13 => Op::Advance(dice.below(300_000_000)),
+        _ => Op::Run(dice.below(300_000_000)),
     }
 }
 
@@ -182,7 +235,38 @@ fn play_timed(config: &ClusterConfig, ops: &[Op]) -> Result<Played, Failure> {
         bytes_per_s: config.model.bytes_per_s,
         ..LinkModel::default()
     });
-    cluster.drain(60 * SECONDS, 50 * MICROS)?;
+    end(&mut cluster)?;
     let messages = (0..cluster.len()).map(|at| cluster.received(at)).sum();
     Ok(Played { messages, virtual_ns: cluster.net().now() })
+}
+
+/// Engines tick when they have something to do.
+const STEP_NS: Nanos = 10 * MILLIS;
+
+/// The faults are over: all drains; who lives can talk, who is dead is told so; and what is over
+/// has left nothing behind.
+fn end(cluster: &mut Cluster) -> Result<(), Failure> {
+    cluster.drain(60 * SECONDS, STEP_NS)?;
+    let pairs = |cluster: &mut Cluster| -> Vec<(usize, usize)> {
+        let n = cluster.len();
+        let all = (0..n).flat_map(|a| (0..n).map(move |b| (a, b)));
+        all.filter(|&(a, b)| a != b && cluster.are_mutual(a, b)).collect()
+    };
+    let mutual = pairs(cluster);
+    for &(a, b) in &mutual {
+        let mut tries = 0;
+        while let Err(error) = cluster.send(a, b, 100, true) {
+            tries += 1;
+            if error != SendError::Again || tries == 1000 {
+                return Err(format!("the last message from {a} to {b}: {error}"));
+            }
+            cluster.run_for(100 * MICROS, STEP_NS)?;
+        }
+    }
+    cluster.drain(10 * SECONDS, STEP_NS)?;
+    cluster.await_deaths()?;
+    if pairs(cluster) != mutual {
+        return Err(format!("of the living pairs {mutual:?} some are no longer"));
+    }
+    cluster.check_emptiness()
 }

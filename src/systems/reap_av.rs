@@ -8,6 +8,7 @@ use crate::context::Context;
 use crate::engine::Inbox;
 use crate::event::{Event, Handler};
 use crate::ids::{EndpointHandle, EndpointRow};
+use crate::liveness;
 use crate::peers;
 use crate::ports::{Channel, InsertResult, Insertion, Port, PortError, PortPeer};
 use crate::state::endpoints::flag;
@@ -117,6 +118,7 @@ fn settle<P: Port>(
         if c.endpoints.has(ep, flag::ACK_WANTED) {
             c.lists.ack_due.push(ep);
         }
+        liveness::begin_watch(c, ep);
         handler.on_event(c, Event::PeerReady { peer });
         return;
     };

@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // Each test uses some of it.
 
+pub mod life;
 pub mod shim;
 pub mod threads;
 

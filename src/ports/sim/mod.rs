@@ -130,9 +130,11 @@ impl SimNet {
         config.check();
         let (caps, batch_max) = (config.caps(), config.batch_max);
         let nodes = &mut self.0.network.borrow_mut().nodes;
-        let node = NodeNumber::try_from(nodes.len()).expect("fewer than 2^32 nodes");
-        nodes.push(Node::new(config));
-        SimPort { shared: self.0.clone(), node, caps, batch_max }
+        let number = NodeNumber::try_from(nodes.len()).expect("fewer than 2^32 nodes");
+        let node = Node::new(config);
+        let clock_ahead_ns = node.clock_ahead_ns.clone();
+        nodes.push(node);
+        SimPort { shared: self.0.clone(), node: number, caps, batch_max, clock_ahead_ns }
     }
 
     /// A new port for an old node whose port was dropped: a restarted process with the same
@@ -140,8 +142,10 @@ impl SimNet {
     pub fn reopen(&self, node: NodeNumber, config: SimPortConfig) -> SimPort {
         config.check();
         let (caps, batch_max) = (config.caps(), config.batch_max);
-        self.0.network.borrow_mut().nodes[node as usize].reopen(config);
-        SimPort { shared: self.0.clone(), node, caps, batch_max }
+        let old = &mut self.0.network.borrow_mut().nodes[node as usize];
+        old.reopen(config);
+        let clock_ahead_ns = old.clock_ahead_ns.clone();
+        SimPort { shared: self.0.clone(), node, caps, batch_max, clock_ahead_ns }
     }
 
     /// The network's time.
@@ -190,6 +194,25 @@ impl SimNet {
     /// that arrive at it vanish. Panics when there is no such node.
     pub fn set_node_down(&self, node: NodeNumber, down: bool) {
         self.0.network.borrow_mut().set_node_down(node, down);
+    }
+
+    /// Makes the next `times` sends from one node to another fail with an errno-like code; 0: no
+    /// longer, `u32::MAX`: until told otherwise. Each is told by a completion
+    /// ([`super::CompletionKind::SendFailed`]), also where sends complete at the post.
+    pub fn fail_sends(&self, from: NodeNumber, to: NodeNumber, code: i32, times: u32) {
+        self.0.network.borrow_mut().fail_sends(from, to, code, times);
+    }
+
+    /// Makes the clock of a node's port jump ahead. Panics when there is no such node.
+    pub fn skip_clock(&self, node: NodeNumber, by_ns: Nanos) {
+        let network = self.0.network.borrow();
+        let ahead = &network.nodes[node as usize].clock_ahead_ns;
+        ahead.set(ahead.get().saturating_add(by_ns));
+    }
+
+    /// How far a node's clock is ahead of the network's time. Panics when there is no such node.
+    pub fn clock_ahead_ns(&self, node: NodeNumber) -> Nanos {
+        self.0.network.borrow().nodes[node as usize].clock_ahead_ns.get()
     }
 
     /// Makes the node's port report a change of its link; changes nothing else.
@@ -258,6 +281,7 @@ pub struct SimPort {
     node: NodeNumber,
     caps: PortCaps,
     batch_max: usize,
+    clock_ahead_ns: Rc<Cell<Nanos>>,
 }
 
 impl SimPort {
@@ -299,7 +323,7 @@ impl Port for SimPort {
     }
 
     fn now(&self) -> Nanos {
-        self.shared.now.get()
+        self.shared.now.get() + self.clock_ahead_ns.get()
     }
 
     fn local_address(&self, channel: Channel) -> RawAddress {
@@ -366,9 +390,10 @@ impl Port for SimPort {
         let count = ops.len().min(self.batch_max).min(room);
         let polled = !self.caps.sends_complete_at_post;
         for op in &ops[..count] {
-            let result = network.send(self.node, channel, op);
+            let fault = network.take_send_fault(self.node, op.peer.0 as NodeNumber);
+            let result = fault.map_or_else(|| network.send(self.node, channel, op), Err);
             network.counters.sends_failed += u64::from(result.is_err());
-            if polled {
+            if polled || fault.is_some() {
                 network.note_sent(self.node, channel, op.slot, result);
             }
         }

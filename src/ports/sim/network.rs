@@ -62,6 +62,8 @@ pub(super) struct Network {
     /// Never iterated in an order that matters: behaviour does not depend on hashing.
     links: HashMap<(NodeNumber, NodeNumber), LinkModel>,
     cuts: HashSet<(NodeNumber, NodeNumber)>,
+    /// Code and number of the sends that still fail.
+    send_faults: HashMap<(NodeNumber, NodeNumber), (i32, u32)>,
     nodes_down: u32,
     pairs: HashMap<(NodeNumber, NodeNumber), Pair>,
     held: u32,
@@ -84,6 +86,7 @@ impl Network {
             model,
             links: HashMap::new(),
             cuts: HashSet::new(),
+            send_faults: HashMap::new(),
             nodes_down: 0,
             pairs: HashMap::new(),
             held: 0,
@@ -130,6 +133,28 @@ impl Network {
             self.cuts.remove(&(from, to));
         }
         self.settings_changed();
+    }
+
+    pub(super) fn fail_sends(&mut self, from: NodeNumber, to: NodeNumber, code: i32, times: u32) {
+        match times {
+            0 => self.send_faults.remove(&(from, to)),
+            _ => self.send_faults.insert((from, to), (code, times)),
+        };
+    }
+
+    /// Whether a send of `from` to `to` must fail now, and how.
+    pub(super) fn take_send_fault(&mut self, from: NodeNumber, to: NodeNumber) -> Option<i32> {
+        if self.send_faults.is_empty() {
+            return None;
+        }
+        let (code, left) = self.send_faults.get_mut(&(from, to))?;
+        let code = *code;
+        // The largest number stands for all.
+        *left -= u32::from(*left < u32::MAX);
+        if *left == 0 {
+            self.send_faults.remove(&(from, to));
+        }
+        Some(code)
     }
 
     pub(super) fn set_node_down(&mut self, node: NodeNumber, down: bool) {

@@ -10,7 +10,9 @@ use crate::ports::{
     Channel, Completion, CompletionKind, InsertResult, LinkEvent, PortPeer, SendOp,
 };
 use crate::time::Nanos;
+use std::cell::Cell;
 use std::collections::VecDeque;
+use std::rc::Rc;
 use tickwire_tables::arena::DatagramArena;
 
 /// Bytes of one datagram in two pieces: slot or packet, and gathered user memory.
@@ -82,6 +84,8 @@ pub(super) struct Node {
     pub open: bool,
     /// Cut off from everybody.
     pub down: bool,
+    /// How far its clock is ahead of the network's time; its port reads it without a borrow.
+    pub clock_ahead_ns: Rc<Cell<Nanos>>,
     arena: Option<DatagramArena>,
     /// Of the arena, copied here to spare the way through it.
     base: *mut u8,
@@ -111,6 +115,7 @@ impl Node {
             config,
             open: true,
             down: false,
+            clock_ahead_ns: Rc::default(),
             arena: None,
             base: std::ptr::null_mut(),
             slot_bytes: 0,
