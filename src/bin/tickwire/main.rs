@@ -1,7 +1,10 @@
 //! The command `tickwire`.
 
 mod info;
+mod open;
+mod options;
 mod pingpong;
+mod process;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
