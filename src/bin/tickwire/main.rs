@@ -5,6 +5,7 @@ mod open;
 mod options;
 mod pingpong;
 mod process;
+mod soak;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -21,6 +22,8 @@ struct Cli {
 enum Command {
     /// Measure half round trips and bandwidth between two processes, every byte verified
     Pingpong(Box<pingpong::Args>),
+    /// Exchange checked messages between many processes for a time, and tell what they see
+    Soak(Box<soak::Args>),
     /// List ports and libfabric providers with their limits, and why something is unusable
     Info(info::Args),
 }
@@ -28,6 +31,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Pingpong(args) => pingpong::run(&args),
+        Command::Soak(args) => soak::run(&args),
         Command::Info(args) => info::run(&args),
     };
     match result {

@@ -146,8 +146,8 @@ impl PortUser for Pair<'_> {
         let mut engine = Engine::new(engine_config(&args.job, rank, 2), port)
             .map_err(|error| error.to_string())?;
         let blob = engine.local_address().to_bytes();
-        let joined = bootstrap::join(at, Some(rank), &blob, patience)
-            .map_err(|error| error.to_string())?;
+        let joined =
+            bootstrap::join(at, Some(rank), &blob, patience).map_err(|error| error.to_string())?;
         let other = PeerAddress::from_bytes(&joined.blobs[1 - rank as usize])
             .map_err(|error| error.to_string())?;
         let peer = engine.add_peer(&other).map_err(|error| error.to_string())?;
