@@ -1,5 +1,6 @@
 //! Configuration, and the one function that turns it into table capacities.
 
+use crate::congestion::Congestion;
 use crate::error::BuildError;
 use crate::ids::{Incarnation, JobKey, Rank};
 use crate::ports::PortCaps;
@@ -31,8 +32,12 @@ pub struct Config {
     /// Largest window in segments, a power of two from 64 to 4096; equal in the whole job.
     /// Default 256.
     pub window_segments: u16,
-    /// Fixed congestion window in segments. Default: `window_segments`.
+    /// What governs how many segments may be in flight to a peer. Default: delay, 100 us.
+    pub congestion: Congestion,
+    /// Largest congestion window in segments. Default: `window_segments`.
     pub congestion_window_segments: u32,
+    /// Congestion window to start with, also after a long idle time. Default 16.
+    pub congestion_initial_segments: u32,
     /// Slots for outgoing datagrams. Default 1024.
     pub send_slots: u32,
     /// Slots for standalone acks. Default 64.
@@ -92,7 +97,9 @@ impl Config {
             ranks_max: 65536,
             active_peers_max: 256,
             window_segments: 256,
+            congestion: Congestion::Delay { target_ns: 100_000 },
             congestion_window_segments: u32::MAX,
+            congestion_initial_segments: 16,
             send_slots: 1024,
             ack_slots: 64,
             receive_slots: 1024,
@@ -131,6 +138,7 @@ impl Config {
             ("ranks_max", self.ranks_max.into(), 1, 1 << 24),
             ("active_peers_max", self.active_peers_max.into(), 1, any),
             ("congestion_window_segments", self.congestion_window_segments.into(), 1, any),
+            ("congestion_initial_segments", self.congestion_initial_segments.into(), 1, any),
             ("send_slots", self.send_slots.into(), 2, ROWS_MAX),
             ("ack_slots", self.ack_slots.into(), 1, ROWS_MAX),
             ("receive_slots", self.receive_slots.into(), 4, ROWS_MAX),
@@ -178,6 +186,7 @@ impl Config {
             0 => (window_ours / 4).clamp(1, 32),
             n => n,
         };
+        let congestion_max = self.congestion_window_segments.min(window);
         Ok(Limits {
             slot_bytes: (caps.prefix_bytes + caps.datagram_bytes_max).next_power_of_two(),
             datagram_bytes: datagram as u32,
@@ -194,6 +203,11 @@ impl Config {
             gathers: caps.gathers && !self.checksum,
             completes_at_post: caps.sends_complete_at_post,
             pause_ns: self.dead_after_ns / 8,
+            congestion_max,
+            congestion_initial: match self.congestion {
+                Congestion::Delay { .. } => self.congestion_initial_segments.min(congestion_max),
+                Congestion::Fixed => congestion_max,
+            },
         })
     }
 }
@@ -224,6 +238,9 @@ pub(crate) struct Limits {
     pub completes_at_post: bool,
     /// A gap between two ticks counts as at most this much silence of the peers.
     pub pause_ns: u64,
+    /// Largest congestion window, and the one to start with.
+    pub congestion_max: u32,
+    pub congestion_initial: u32,
 }
 
 /// Hash keys of the standard library are random per process and per call.

@@ -1,23 +1,254 @@
 //! How many segments a peer may have in flight, beyond what its windows allow. Pure arithmetic.
 //!
-//! This version knows the fixed window only; a delay-based window takes its place behind the same
-//! two functions.
+//! The model is Swift (Kumar et al., SIGCOMM 2020): the window grows by one segment a round trip
+//! while the delay is below a target, shrinks in proportion to the excess at most once a round
+//! trip, and may fall below one segment, which then leave paced. Where this departs from the paper
+//! (delay relative to the least seen, a start by doubling, when loss counts):
+//! `docs/decisions/0010-congestion.md`.
 
-/// The congestion window of one peer, in segments. 4 bytes.
+use crate::time::{MICROS, MILLIS, Nanos, coarse, coarse_elapsed_ns};
+
+/// How the congestion window is governed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Congestion {
+    /// By delay.
+    Delay {
+        /// Queueing that is aimed at: round trip beyond the least one seen, in nanoseconds. Peers
+        /// with small windows aim at up to twice this, so that many share a link fairly.
+        target_ns: u32,
+    },
+    /// Not at all: the window stays at `Config::congestion_window_segments`.
+    Fixed,
+}
+
+/// Smallest window: one segment in a hundred round trips.
+const LEAST: f32 = 0.01;
+/// Largest part that one decrease takes (Swift: max_mdf).
+const CUT_MAX: f32 = 0.5;
+/// How strongly the excess of delay cuts (Swift: beta).
+const CUT_SCALE: f32 = 0.8;
+/// Windows between these scale the target (Swift: fs_min_cwnd, fs_max_cwnd), as 1 / sqrt.
+const SCALE_FROM: f32 = 10.0;
+const SCALE_TO: f32 = 3.162_277_7;
+/// No segment is held back for longer.
+const PACE_NS_MAX: Nanos = 100 * MILLIS;
+/// A least round trip older than this may be one of another route.
+const LEAST_RTT_AGE_NS: Nanos = 10_000 * MILLIS;
+/// A cut may follow a cut after a round trip, and this at least.
+const ROUND_NS_MIN: Nanos = 2 * MICROS;
+
+/// What an ack told.
+#[derive(Clone, Copy, Debug)]
+pub struct Acked {
+    /// Round trip of the newest segment that it covers, the receiver's delay taken off.
+    pub rtt_ns: Nanos,
+    /// Segments that it covers.
+    pub segments: u32,
+    /// Segments still in flight.
+    pub in_flight: u32,
+}
+
+/// The congestion window of one peer. 20 bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CongestionWindow {
-    segments: u32,
+    segments: f32,
+    /// Least round trip seen lately; 0: none yet.
+    least_rtt_ns: u32,
+    /// When it was seen, in steps of 2^20 ns.
+    least_rtt_at: u32,
+    /// When the window was cut last, as coarse time; 0: never, it still doubles.
+    cut_at: u32,
+    /// When the next segment may leave, as coarse time, while the window is below one.
+    pace_at: u32,
 }
 
 impl CongestionWindow {
-    /// A window of fixed size.
-    pub fn fixed(segments: u32) -> Self {
-        Self { segments }
+    /// A window of `segments` to start with.
+    pub fn new(segments: u32) -> Self {
+        Self { segments: segments as f32, least_rtt_ns: 0, least_rtt_at: 0, cut_at: 0, pace_at: 0 }
+    }
+
+    /// The window in segments.
+    pub fn segments(&self) -> f32 {
+        self.segments
     }
 
     /// Whether one more segment may enter the network when `in_flight` are there.
     #[inline]
-    pub fn allows(&self, in_flight: u32) -> bool {
-        in_flight < self.segments
+    pub fn allows(&self, in_flight: u32, now: Nanos) -> bool {
+        if in_flight > 0 {
+            return (in_flight as f32) < self.segments;
+        }
+        self.segments >= 1.0 || self.pace_wait_ns(now) == 0
+    }
+
+    /// How long the next segment must wait although none is in flight.
+    pub fn pace_wait_ns(&self, now: Nanos) -> Nanos {
+        if self.segments >= 1.0 {
+            return 0;
+        }
+        let ahead = u64::from(self.pace_at.wrapping_sub(coarse(now))) << 10;
+        // What seems to be further ahead lies behind, in time that wraps.
+        if ahead <= PACE_NS_MAX { ahead } else { 0 }
+    }
+
+    /// A segment has left.
+    #[inline]
+    pub fn on_sent(&mut self, now: Nanos, srtt_ns: Nanos) {
+        if self.segments < 1.0 {
+            let gap = (srtt_ns as f32 / self.segments) as Nanos;
+            self.pace_at = coarse(now + gap.min(PACE_NS_MAX - MILLIS));
+        }
+    }
+
+    /// Nothing was sent for long: what was learned of the network is old.
+    pub fn on_idle(&mut self, initial: u32) {
+        self.segments = self.segments.min(initial as f32);
+    }
+
+    /// The queueing that a window of this size aims at.
+    fn target_ns(&self, target_ns: u32) -> f32 {
+        let scale = (1.0 / self.segments.max(0.1).sqrt() - 1.0 / SCALE_FROM).max(0.0);
+        target_ns as f32 * (1.0 + scale / (SCALE_TO - 1.0 / SCALE_FROM))
+    }
+
+    fn learn_least_rtt(&mut self, rtt_ns: u32, now: Nanos) {
+        let at = (now >> 20) as u32;
+        let is_old = u64::from(at.wrapping_sub(self.least_rtt_at)) << 20 > LEAST_RTT_AGE_NS;
+        if self.least_rtt_ns == 0 || rtt_ns <= self.least_rtt_ns {
+            (self.least_rtt_ns, self.least_rtt_at) = (rtt_ns, at);
+        } else if is_old {
+            // A standing queue must not pass for the way itself: make it drain, then look.
+            (self.least_rtt_ns, self.least_rtt_at) = (rtt_ns, at);
+            self.cut(CUT_MAX, now);
+        }
+    }
+
+    /// Takes in an ack.
+    #[inline]
+    pub fn on_ack(&mut self, acked: &Acked, max: u32, target_ns: u32, now: Nanos) {
+        let rtt_ns = acked.rtt_ns.clamp(1, u64::from(u32::MAX)) as u32;
+        self.learn_least_rtt(rtt_ns, now);
+        let (queue, target) = ((rtt_ns - self.least_rtt_ns) as f32, self.target_ns(target_ns));
+        if queue > target {
+            if self.may_cut(acked.rtt_ns, now) {
+                self.cut((CUT_SCALE * (queue - target) / queue).min(CUT_MAX), now);
+            }
+            return;
+        }
+        let arrived = acked.segments as f32;
+        // A window that is not used tells nothing about a larger one.
+        if (acked.in_flight as f32 + arrived) * 2.0 < self.segments {
+            return;
+        }
+        let doubles = self.cut_at == 0 && queue * 2.0 < target;
+        self.segments +=
+            if doubles || self.segments < 1.0 { arrived } else { arrived / self.segments };
+        self.segments = self.segments.min(max as f32);
+    }
+
+    fn may_cut(&self, rtt_ns: Nanos, now: Nanos) -> bool {
+        self.cut_at == 0 || coarse_elapsed_ns(now, self.cut_at) >= rtt_ns.max(ROUND_NS_MIN)
+    }
+
+    fn cut(&mut self, part: f32, now: Nanos) {
+        self.segments = (self.segments * (1.0 - part)).max(LEAST);
+        self.cut_at = coarse(now).max(1);
+    }
+
+    /// `lost` segments of the present round are known to be lost. Chance takes few of many and
+    /// at any delay; a queue that overflows is long, or takes many at a time.
+    pub fn on_loss(&mut self, lost: u32, srtt_ns: Nanos, target_ns: u32, now: Nanos) {
+        let queue = srtt_ns.saturating_sub(self.least_rtt_ns.into()) as f32;
+        let overflows = queue * 2.0 > self.target_ns(target_ns);
+        let many = lost as f32 * 4.0 >= self.segments;
+        if (overflows || many) && self.may_cut(srtt_ns, now) {
+            self.cut(CUT_MAX, now);
+        }
+    }
+
+    /// Not even a probe came back.
+    pub fn on_timeout(&mut self, now: Nanos) {
+        self.cut(CUT_MAX, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TARGET: u32 = 50_000;
+
+    fn acked(rtt_ns: Nanos, segments: u32, in_flight: u32) -> Acked {
+        Acked { rtt_ns, segments, in_flight }
+    }
+
+    #[test]
+    fn doubles_until_the_first_cut_then_adds_one_a_round() {
+        let mut window = CongestionWindow::new(16);
+        let mut now = 1_000_000;
+        window.on_ack(&acked(20_000, 16, 0), 4096, TARGET, now);
+        assert_eq!(window.segments(), 32.0);
+        now += 1_000_000;
+        window.on_ack(&acked(1_000_000, 1, 31), 4096, TARGET, now);
+        assert_eq!(window.segments(), 16.0);
+        now += 20_000;
+        window.on_ack(&acked(20_000, 16, 0), 4096, TARGET, now);
+        assert_eq!(window.segments(), 17.0);
+    }
+
+    #[test]
+    fn cuts_once_a_round_trip_in_proportion_to_the_excess() {
+        let mut window = CongestionWindow::new(100);
+        window.on_ack(&acked(10_000, 1, 99), 100, TARGET, 1_000_000);
+        // 62.5 us of queueing against 50 us: a fifth above, times 0.8.
+        window.on_ack(&acked(72_500, 1, 99), 100, TARGET, 2_000_000);
+        assert!((window.segments() - 84.0).abs() < 0.5, "{window:?}");
+        window.on_ack(&acked(72_500, 1, 99), 100, TARGET, 2_050_000);
+        assert!(window.segments() > 83.5, "{window:?}");
+        window.on_ack(&acked(72_500, 1, 99), 100, TARGET, 2_080_000);
+        assert!(window.segments() < 75.0, "{window:?}");
+    }
+
+    #[test]
+    fn below_one_segments_are_paced_and_the_wait_is_bounded() {
+        let mut window = CongestionWindow::new(1);
+        window.on_ack(&acked(10_000, 1, 0), 64, TARGET, 1_000_000);
+        let mut now = 10_000_000;
+        for _ in 0..20 {
+            window.on_timeout(now);
+            now += 1_000_000;
+        }
+        assert_eq!(window.segments(), LEAST);
+        window.on_sent(now, 10_000);
+        assert!(!window.allows(0, now) && !window.allows(0, now + 990_000));
+        assert!(window.allows(0, now + 1_001_000));
+        window.on_sent(now, Nanos::MAX / 2);
+        assert!(window.pace_wait_ns(now) <= PACE_NS_MAX);
+        // Time that wraps is no wait.
+        for minutes in [1, 20, 40, 60, 80] {
+            assert!(window.allows(0, now + minutes * 60_000 * MILLIS), "{minutes} minutes");
+        }
+        window.on_ack(&acked(10_000, 1, 0), 64, TARGET, now);
+        assert!(window.allows(0, now) && !window.allows(2, now));
+    }
+
+    #[test]
+    fn chance_loss_costs_nothing_and_overflow_halves() {
+        let mut window = CongestionWindow::new(100);
+        window.on_ack(&acked(10_000, 100, 0), 100, TARGET, 1_000_000);
+        window.on_loss(5, 12_000, TARGET, 2_000_000);
+        assert_eq!(window.segments(), 100.0);
+        window.on_loss(5, 100_000, TARGET, 3_000_000);
+        assert_eq!(window.segments(), 50.0);
+        window.on_loss(30, 12_000, TARGET, 4_000_000);
+        assert_eq!(window.segments(), 25.0);
+    }
+
+    #[test]
+    fn an_unused_window_does_not_grow() {
+        let mut window = CongestionWindow::new(100);
+        window.on_ack(&acked(10_000, 1, 10), 4096, TARGET, 1_000_000);
+        assert_eq!(window.segments(), 100.0);
     }
 }

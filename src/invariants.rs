@@ -164,10 +164,12 @@ fn check_attention<P: Port>(c: &Context<P>, ep: EndpointRow) -> Result<(), Viola
     ensure(!outstanding || (timed && c.lists.timers.is_armed(ep)), "I-11", || {
         format!("{ep:?}: segments are outstanding and no timer runs")
     })?;
-    ensure(e.lost_len(ep) == 0 || c.lists.resend.contains(ep), "I-11", || {
-        format!("{ep:?}: lost segments and not on the resend list")
+    let paced = c.lists.timers.is_armed(ep) && e.congestion[ep].segments() < 1.0;
+    let resends = c.lists.resend.contains(ep) || e.in_flight(ep) > 0 || paced;
+    ensure(e.lost_len(ep) == 0 || resends, "I-11", || {
+        format!("{ep:?}: lost segments, and nobody will look")
     })?;
-    let sends = outstanding || c.lists.ready.contains(ep) || c.lists.to_pack.contains(ep);
+    let sends = outstanding || paced || c.lists.ready.contains(ep) || c.lists.to_pack.contains(ep);
     let waits = !e.ready[ep].is_empty() || !e.pending[ep].is_empty();
     ensure(!waits || sends, "I-11", || format!("{ep:?}: work waits and nobody will look"))?;
     let acks = c.lists.ack_due.contains(ep) || c.lists.ack_delayed.contains(ep);

@@ -41,7 +41,7 @@
 pub mod address;
 pub mod bootstrap;
 pub mod config;
-mod congestion;
+pub mod congestion;
 mod context;
 mod engine;
 pub mod error;
@@ -67,6 +67,7 @@ pub mod wire;
 
 pub use address::PeerAddress;
 pub use config::Config;
+pub use congestion::Congestion;
 pub use context::{Context, SmallMessage};
 pub use engine::Engine;
 pub use error::{BuildError, PeerError, SendError};

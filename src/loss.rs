@@ -5,11 +5,12 @@
 //! been out for a round trip and a reordering window. When nothing arrives at all, the timer
 //! sends the lowest unacked segment again; the ack of that one tells of the others.
 
+use crate::congestion::Congestion;
 use crate::context::Context;
 use crate::ids::{EndpointRow, SegmentRow};
 use crate::ports::Port;
 use crate::state::segments::flag;
-use crate::transmit;
+use crate::transmit::{self, ListEnd};
 use tickwire_tables::handle::Row;
 use tickwire_tables::ring::RingId;
 
@@ -18,16 +19,31 @@ pub(crate) fn detect<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
     let rtt = c.endpoints.rtt[ep];
     let wait = rtt.srtt_ns() + rtt.reorder_window_ns(c.config.reorder_window_min_ns);
     let Some(flight) = c.endpoints.tx_ring[ep] else { return };
+    let mut lost = 0;
     while let Some(seg) = c.endpoints.flights.flight[flight].front() {
         if !is_suspect(c, flight, seg) {
-            return;
+            break;
         }
         let lost_at = c.segments.sent_ns[seg] + wait;
         if c.now < lost_at {
             transmit::wake_by(c, ep, lost_at);
-            return;
+            break;
         }
-        transmit::mark_lost(c, ep, seg);
+        transmit::mark_lost(c, ep, seg, ListEnd::Back);
+        lost += 1;
+    }
+    if lost > 0 {
+        slow_down(c, ep, flight, lost);
+    }
+}
+
+/// Tells the congestion window of losses.
+fn slow_down<P: Port>(c: &mut Context<P>, ep: EndpointRow, flight: RingId, lost: u32) {
+    c.endpoints.flights.lost_in_round[flight] += lost;
+    if let Congestion::Delay { target_ns } = c.config.congestion {
+        let lost = c.endpoints.flights.lost_in_round[flight];
+        let srtt_ns = c.endpoints.rtt[ep].srtt_ns();
+        c.endpoints.congestion[ep].on_loss(lost, srtt_ns, target_ns, c.now);
     }
 }
 
@@ -51,10 +67,14 @@ pub(crate) fn on_timer<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
         return;
     }
     if let Some(seg) = lowest_in_flight(c, ep) {
-        transmit::mark_lost(c, ep, seg);
+        transmit::mark_lost(c, ep, seg, ListEnd::Back);
         c.counters.segments_timed_out += 1;
     }
     c.endpoints.backoff[ep] = c.endpoints.backoff[ep].saturating_add(1);
+    // The first is a probe, which tells nothing of the network yet.
+    if c.endpoints.backoff[ep] > 1 && c.config.congestion != Congestion::Fixed {
+        c.endpoints.congestion[ep].on_timeout(c.now);
+    }
     let wait = transmit::timeout_ns(c, ep);
     transmit::arm_deadline(c, ep, c.now + wait);
 }

@@ -30,7 +30,7 @@ pub(crate) fn add<P: Port>(
     };
     let datagram = c.limits.datagram_bytes.min(address.datagram_bytes_max) as usize;
     let payload = wire::data::payload_bytes_max(datagram, c.config.checksum) as u16;
-    let window = c.config.congestion_window_segments.min(c.limits.window);
+    let window = c.limits.congestion_initial;
     if let Some(former) = c.endpoints.by_rank(address.rank.0) {
         replace(c, former);
     }
@@ -40,7 +40,7 @@ pub(crate) fn add<P: Port>(
     e.next_seq[ep] = first;
     e.acked[ep] = first;
     e.send_limit[ep] = first.add(FIRST_WINDOW);
-    e.congestion[ep] = CongestionWindow::fixed(window);
+    e.congestion[ep] = CongestionWindow::new(window);
     e.expected[ep] = Seq::new(address.first_seq);
     e.flags[ep] = 0;
     e.arrivals_unacked[ep] = 0;

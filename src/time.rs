@@ -9,3 +9,21 @@ pub const MICROS: Nanos = 1_000;
 pub const MILLIS: Nanos = 1_000_000;
 /// One second in [`Nanos`].
 pub const SECONDS: Nanos = 1_000_000_000;
+
+/// Time in steps of 1024 ns that wraps after 73 minutes: for short waits, in 4 bytes.
+#[inline]
+pub(crate) fn coarse(ns: u64) -> u32 {
+    (ns >> 10) as u32
+}
+
+/// Nanoseconds from coarse time `since` to `now`, to 1024 ns.
+#[inline]
+pub(crate) fn coarse_elapsed_ns(now: u64, since: u32) -> u64 {
+    u64::from(coarse(now).wrapping_sub(since)) << 10
+}
+
+/// Whether coarse time `at` has come, for waits of less than half an hour.
+#[inline]
+pub(crate) fn coarse_is_due(now: u64, at: u32) -> bool {
+    coarse(now).wrapping_sub(at) as i32 >= 0
+}

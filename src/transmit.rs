@@ -9,13 +9,16 @@ use crate::finish;
 use crate::ids::{EndpointRow, SegmentRow};
 use crate::liveness;
 use crate::ports::{Channel, Gather, Port, SendOp};
-use crate::state::endpoints::{coarse_elapsed_ns, flag as ep_flag};
+use crate::state::endpoints::flag as ep_flag;
 use crate::state::fragments::Buffer;
 use crate::state::segments::flag;
-use crate::time::Nanos;
+use crate::time::{MILLIS, Nanos, coarse_elapsed_ns};
 use crate::window;
 use crate::wire::{self, AckDelay, HEADER_BYTES, Header, Kind};
 use tickwire_tables::handle::Row;
+
+/// A peer that nothing was sent to for this long starts with a small congestion window again.
+const IDLE_NS: Nanos = 100 * MILLIS;
 
 /// Whether a new segment of `ep` may be sent now. Takes a ring for the endpoint if it has none.
 #[inline]
@@ -23,13 +26,13 @@ pub(crate) fn may_send_new<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> bool
     let e = &mut c.endpoints;
     let open = e.has(ep, ep_flag::READY)
         && window::may_send(e.next_seq[ep], e.acked[ep], e.send_limit[ep], c.limits.window)
-        && e.congestion[ep].allows(e.in_flight(ep))
+        && e.congestion[ep].allows(e.in_flight(ep), c.now)
         && c.rail.room(Channel::Data) > 0;
     if !open {
         return false;
     }
     if e.tx_ring[ep].is_none() {
-        e.tx_ring[ep] = e.flights.take();
+        e.tx_ring[ep] = e.flights.take(e.next_seq[ep]);
     }
     e.tx_ring[ep].is_some()
 }
@@ -59,7 +62,12 @@ pub(crate) fn put<P: Port>(c: &mut Context<P>, ep: EndpointRow, seg: SegmentRow)
     }
     c.segments.transmissions[seg] = c.segments.transmissions[seg].saturating_add(1);
     c.counters.segments_sent += 1;
+    let srtt_ns = c.endpoints.rtt[ep].srtt_ns();
+    c.endpoints.congestion[ep].on_sent(c.now, srtt_ns);
     if c.endpoints.flights.deadline_ns[flight] == 0 {
+        if liveness::silence_ns(c, ep) > IDLE_NS {
+            c.endpoints.congestion[ep].on_idle(c.limits.congestion_initial);
+        }
         liveness::begin_silence(c, ep);
         let wait = timeout_ns(c, ep);
         arm_deadline(c, ep, c.now + wait);
@@ -199,12 +207,7 @@ fn untransmit<P: Port>(c: &mut Context<P>, seg: SegmentRow) {
     } else {
         c.segments.transmissions[seg] = 0;
     }
-    let flight = c.endpoints.flight_of(ep);
-    let flights = &mut c.endpoints.flights;
-    c.segments.links.remove(&mut flights.flight[flight], seg);
-    c.segments.flags[seg] |= flag::LOST;
-    c.segments.links.push_front(&mut flights.lost[flight], seg);
-    c.lists.resend.push(ep);
+    mark_lost(c, ep, seg, ListEnd::Front);
 }
 
 /// Done with a segment that is in no list: frees its row, or leaves that to the port's completion.
@@ -231,15 +234,32 @@ pub(crate) fn reclaim<P: Port>(c: &mut Context<P>, seg: SegmentRow) {
     c.segments.slab.remove(seg);
 }
 
-/// Moves a segment in flight to the list of those to be sent again.
-pub(crate) fn mark_lost<P: Port>(c: &mut Context<P>, ep: EndpointRow, seg: SegmentRow) {
+/// Moves a segment in flight to the list of those to be sent again, at its end or its front.
+pub(crate) fn mark_lost<P: Port>(
+    c: &mut Context<P>,
+    ep: EndpointRow,
+    seg: SegmentRow,
+    at: ListEnd,
+) {
     debug_assert!(!c.segments.has(seg, flag::LOST), "I-05: a segment is in one list");
     let flight = c.endpoints.flight_of(ep);
     let flights = &mut c.endpoints.flights;
     c.segments.links.remove(&mut flights.flight[flight], seg);
     c.segments.flags[seg] |= flag::LOST;
-    c.segments.links.push_back(&mut flights.lost[flight], seg);
+    match at {
+        ListEnd::Front => c.segments.links.push_front(&mut flights.lost[flight], seg),
+        ListEnd::Back => c.segments.links.push_back(&mut flights.lost[flight], seg),
+    }
     c.lists.resend.push(ep);
+}
+
+/// Where a segment enters the list of the lost.
+#[derive(Clone, Copy)]
+pub(crate) enum ListEnd {
+    /// Before all others: the lowest unacked one, which may always go.
+    Front,
+    /// Behind those found lost before it.
+    Back,
 }
 
 /// The wait before the lowest unacked segment is sent again.

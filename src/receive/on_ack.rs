@@ -1,5 +1,6 @@
 //! An ack arrived, alone or on data: what it covers leaves the window.
 
+use crate::congestion::{Acked, Congestion};
 use crate::context::Context;
 use crate::ids::{EndpointRow, SegmentRow};
 use crate::liveness;
@@ -7,6 +8,7 @@ use crate::loss;
 use crate::ports::Port;
 use crate::state::endpoints::flag as ep_flag;
 use crate::state::segments::flag;
+use crate::systems::resend;
 use crate::time::Nanos;
 use crate::transmit;
 use crate::window;
@@ -21,6 +23,8 @@ struct Newest {
     once: Option<(Nanos, Seq)>,
     /// Among those sent again. Whether it is the resend that arrived is a guess.
     again: Option<(Nanos, Seq)>,
+    /// How many they are.
+    segments: u32,
 }
 
 impl Newest {
@@ -74,9 +78,7 @@ pub(crate) fn apply<P: Port>(
     if c.endpoints.acked[ep] == next {
         give_ring_back(c, ep);
     }
-    if !c.endpoints.ready[ep].is_empty() {
-        c.lists.ready.push(ep);
-    }
+    resend::relist(c, ep);
     true
 }
 
@@ -90,6 +92,7 @@ fn release<P: Port>(c: &mut Context<P>, ep: EndpointRow, seq: Seq, newest: &mut 
     let seg = SegmentRow::from_index(index as usize);
     debug_assert_eq!(c.segments.seq[seg], seq, "I-03: the ring maps numbers to their segments");
     let sent_ns = c.segments.sent_ns[seg];
+    newest.segments += 1;
     let newest =
         if c.segments.transmissions[seg] == 1 { &mut newest.once } else { &mut newest.again };
     if newest.is_none_or(|(before, _)| sent_ns >= before) {
@@ -120,8 +123,16 @@ fn on_progress<P: Port>(
     if let Some((sent_ns, _)) = newest.once {
         let rtt = c.now.saturating_sub(sent_ns).saturating_sub(header.ack_delay.as_ns());
         e.rtt[ep].sample(rtt);
+        if let Congestion::Delay { target_ns } = c.config.congestion {
+            let (segments, in_flight) = (newest.segments, e.in_flight(ep));
+            let acked = Acked { rtt_ns: rtt, segments, in_flight };
+            e.congestion[ep].on_ack(&acked, c.limits.congestion_max, target_ns, c.now);
+        }
     }
     let flight = e.flight_of(ep);
+    if e.flights.round_ends[flight].is_before(e.acked[ep]) {
+        (e.flights.round_ends[flight], e.flights.lost_in_round[flight]) = (e.next_seq[ep], 0);
+    }
     let flights = &mut e.flights;
     if plausible && arrived_sent_ns >= flights.newest_acked_sent_ns[flight] {
         flights.newest_acked_sent_ns[flight] = arrived_sent_ns;

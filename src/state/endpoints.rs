@@ -78,9 +78,9 @@ pub(crate) struct Endpoints {
     pub arrivals_unacked: Column<EndpointRow, u16>,
     /// Large messages half received.
     pub receiving: Column<EndpointRow, List<FragmentRow>>,
-    /// When the newest arrival came, as [`coarse`] time: 4 bytes are enough for an ack's delay.
+    /// When the newest arrival came, as [`crate::time::coarse`] time: enough for an ack's delay.
     pub arrived: Column<EndpointRow, u32>,
-    /// When a delayed ack is due, as [`coarse`] time.
+    /// When a delayed ack is due, as [`crate::time::coarse`] time.
     pub ack_deadline: Column<EndpointRow, u32>,
 
     // Timers.
@@ -136,24 +136,6 @@ pub(crate) struct Inserting {
     pub error: Option<Box<str>>,
 }
 
-/// Time in steps of 1024 ns that wraps after 73 minutes: for short waits, in 4 bytes.
-#[inline]
-pub(crate) fn coarse(ns: u64) -> u32 {
-    (ns >> 10) as u32
-}
-
-/// Nanoseconds from coarse time `since` to `now`, to 1024 ns.
-#[inline]
-pub(crate) fn coarse_elapsed_ns(now: u64, since: u32) -> u64 {
-    u64::from(coarse(now).wrapping_sub(since)) << 10
-}
-
-/// Whether coarse time `at` has come, for waits of less than half an hour.
-#[inline]
-pub(crate) fn coarse_is_due(now: u64, at: u32) -> bool {
-    coarse(now).wrapping_sub(at) as i32 >= 0
-}
-
 impl Endpoints {
     pub fn new(peers: u32, ranks: u32, rings: u32, window: u32) -> Self {
         let n = peers as usize;
@@ -167,7 +149,7 @@ impl Endpoints {
             acked: Column::new(n, zero),
             send_limit: Column::new(n, zero),
             tx_ring: Column::new(n, None),
-            congestion: Column::new(n, CongestionWindow::fixed(0)),
+            congestion: Column::new(n, CongestionWindow::new(0)),
             ready: Column::new(n, List::default()),
             pending: Column::new(n, List::default()),
             expected: Column::new(n, zero),

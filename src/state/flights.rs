@@ -19,6 +19,10 @@ pub(crate) struct Flights {
     /// When the newest segment known to have arrived was sent, and its number (RFC 8985, 6.1).
     pub newest_acked_sent_ns: Column<RingId, u64>,
     pub newest_acked: Column<RingId, Seq>,
+    /// The congestion window's present round trip: over when this number is acked.
+    pub round_ends: Column<RingId, Seq>,
+    /// Segments found to be lost in it.
+    pub lost_in_round: Column<RingId, u32>,
 }
 
 impl Flights {
@@ -31,14 +35,19 @@ impl Flights {
             deadline_ns: Column::new(n, 0),
             newest_acked_sent_ns: Column::new(n, 0),
             newest_acked: Column::new(n, Seq::new(0)),
+            round_ends: Column::new(n, Seq::new(0)),
+            lost_in_round: Column::new(n, 0),
         }
     }
 
-    /// A fresh flight, or `None` when all are in use.
-    pub fn take(&mut self) -> Option<RingId> {
+    /// A fresh flight of a peer whose next number is `next`, or `None` when all are in use.
+    pub fn take(&mut self, next: Seq) -> Option<RingId> {
         let id = self.rings.take()?;
         self.deadline_ns[id] = 0;
         self.newest_acked_sent_ns[id] = 0;
+        self.newest_acked[id] = next;
+        self.round_ends[id] = next;
+        self.lost_in_round[id] = 0;
         Some(id)
     }
 

@@ -7,9 +7,10 @@
 use crate::context::Context;
 use crate::ids::EndpointRow;
 use crate::ports::{Channel, Port, SendOp};
-use crate::state::endpoints::{coarse_is_due, flag};
+use crate::state::endpoints::flag;
 use crate::state::rail::BATCH;
 use crate::stats::Work;
+use crate::time::coarse_is_due;
 use crate::transmit;
 use crate::wire::{self, HEADER_BYTES, Kind, ack::BITMAP_WORDS_MAX};
 use arrayvec::ArrayVec;

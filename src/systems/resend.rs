@@ -13,6 +13,8 @@ use crate::state::segments::flag;
 use crate::stats::Work;
 use crate::transmit;
 use arrayvec::ArrayVec;
+use tickwire_tables::handle::Row;
+use tickwire_tables::ring::RingId;
 
 /// Timers looked at per tick; the rest fire in the next.
 const TIMERS_MAX: usize = 64;
@@ -23,6 +25,7 @@ pub(crate) fn run<P: Port>(c: &mut Context<P>) -> Work {
     for ep in fired {
         if liveness::on_timer(c, ep) {
             loss::on_timer(c, ep);
+            relist(c, ep);
         }
     }
     let mut budget = c.config.resends_per_tick_max;
@@ -32,44 +35,74 @@ pub(crate) fn run<P: Port>(c: &mut Context<P>) -> Work {
         }
         let Some(ep) = c.lists.resend.pop() else { break };
         budget -= resend_endpoint(c, ep, budget);
-        if c.endpoints.lost_len(ep) > 0 {
-            c.lists.resend.push(ep);
-        } else if !c.endpoints.ready[ep].is_empty() {
-            c.lists.ready.push(ep);
+        if c.endpoints.lost_len(ep) == 0 || may_resend_more(c, ep) {
+            relist(c, ep);
         }
     }
     transmit::flush(c);
     Work { posted: c.config.resends_per_tick_max - budget, ..Work::default() }
 }
 
+/// Lists the endpoint where its next segment waits: what was lost goes before what is new.
+pub(crate) fn relist<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
+    if c.endpoints.lost_len(ep) > 0 {
+        c.lists.resend.push(ep);
+    } else if !c.endpoints.ready[ep].is_empty() {
+        c.lists.ready.push(ep);
+    }
+}
+
+/// Whether what is left is worth a look next tick. A full congestion window is listed again by the
+/// ack that opens it, a paced one by its timer.
+fn may_resend_more<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> bool {
+    let congestion = &c.endpoints.congestion[ep];
+    if congestion.allows(c.endpoints.in_flight(ep), c.now) {
+        return true;
+    }
+    let wait_ns = congestion.pace_wait_ns(c.now);
+    if wait_ns > 0 {
+        transmit::wake_by(c, ep, c.now + wait_ns);
+    }
+    false
+}
+
 fn resend_endpoint<P: Port>(c: &mut Context<P>, ep: EndpointRow, budget: u32) -> u32 {
-    let mut sent = 0;
-    let mut looked_at = 0;
     let Some(flight) = c.endpoints.tx_ring[ep] else { return 0 };
+    let mut sent = 0;
+    if let Some(lowest) = lowest_if_lost(c, ep, flight) {
+        send_again(c, ep, flight, lowest);
+        sent += 1;
+    }
+    let mut looked_at = 0;
     let waiting = c.endpoints.flights.lost[flight].len();
     while sent < budget && looked_at < waiting && c.rail.room(Channel::Data) > 0 {
-        let flights = &mut c.endpoints.flights;
-        let Some(seg) = flights.lost[flight].front() else { break };
-        let is_lowest = c.segments.seq[seg] == c.endpoints.acked[ep];
-        let in_flight = flights.flight[flight].len() as u32;
-        if !is_lowest && !c.endpoints.congestion[ep].allows(in_flight) {
+        let Some(seg) = c.endpoints.flights.lost[flight].front() else { break };
+        if !c.endpoints.congestion[ep].allows(c.endpoints.in_flight(ep), c.now) {
             break;
         }
         looked_at += 1;
-        let lost = &mut c.endpoints.flights.lost[flight];
-        c.segments.links.remove(lost, seg);
         if c.segments.is_with_port(seg) {
             // Its last transmission has not even left: look again next tick.
+            let lost = &mut c.endpoints.flights.lost[flight];
+            c.segments.links.remove(lost, seg);
             c.segments.links.push_back(lost, seg);
             continue;
         }
-        send_again(c, ep, seg);
+        send_again(c, ep, flight, seg);
         sent += 1;
     }
     sent
 }
 
-fn send_again<P: Port>(c: &mut Context<P>, ep: EndpointRow, seg: SegmentRow) {
+/// The lowest unacked segment, when it is lost and can be sent: no window holds it back.
+fn lowest_if_lost<P: Port>(c: &Context<P>, ep: EndpointRow, flight: RingId) -> Option<SegmentRow> {
+    let index = c.endpoints.flights.rings.get(flight, c.endpoints.acked[ep].get())?;
+    let seg = SegmentRow::from_index(index as usize);
+    (c.segments.has(seg, flag::LOST) && !c.segments.is_with_port(seg)).then_some(seg)
+}
+
+fn send_again<P: Port>(c: &mut Context<P>, ep: EndpointRow, flight: RingId, seg: SegmentRow) {
+    c.segments.links.remove(&mut c.endpoints.flights.lost[flight], seg);
     c.segments.flags[seg] &= !flag::LOST;
     transmit::put(c, ep, seg);
 }

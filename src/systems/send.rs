@@ -39,18 +39,29 @@ fn burst<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> u32 {
     if !c.endpoints.pending[ep].is_empty() {
         c.lists.to_pack.push(ep);
     }
-    // A closed window is listed again by the ack that opens it; a full queue, a spent burst or
-    // a missing ring is not an ack's business.
-    let waits_for_ack = c.endpoints.in_flight(ep) > 0 && !window_is_open(c, ep);
-    if !c.endpoints.ready[ep].is_empty() && !waits_for_ack {
-        c.lists.ready.push(ep);
+    if !c.endpoints.ready[ep].is_empty() {
+        wait_for_more(c, ep);
     }
     posted
+}
+
+/// Packed segments are left. A closed window is listed again by the ack that opens it, a paced one
+/// by its timer; a full queue, a spent burst or a missing ring is looked at again next tick.
+fn wait_for_more<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
+    if c.endpoints.in_flight(ep) > 0 && !window_is_open(c, ep) {
+        return;
+    }
+    match c.endpoints.congestion[ep].pace_wait_ns(c.now) {
+        0 => {
+            c.lists.ready.push(ep);
+        }
+        wait_ns => transmit::wake_by(c, ep, c.now + wait_ns),
+    }
 }
 
 fn window_is_open<P: Port>(c: &Context<P>, ep: EndpointRow) -> bool {
     let e = &c.endpoints;
     let (next, acked) = (e.next_seq[ep], e.acked[ep]);
     crate::window::may_send(next, acked, e.send_limit[ep], c.limits.window)
-        && e.congestion[ep].allows(e.in_flight(ep))
+        && e.congestion[ep].allows(e.in_flight(ep), c.now)
 }
