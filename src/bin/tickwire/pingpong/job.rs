@@ -1,7 +1,7 @@
 //! Starting both sides, and the loop of each.
 
 use super::Args;
-use super::report::{Report, Row};
+use super::report::{Report, Row, print_counters};
 use super::side::{ECHOER, END, MEASURER, Side};
 use crate::open::{JobPort, PortUser, engine_config, with_port};
 use crate::process::{self, Spawned, say};
@@ -277,12 +277,11 @@ fn echo<P: Port>(engine: &mut Engine<P>, peer: EndpointHandle, args: &Args) -> R
     // no failure, so this wait is bounded and its outcome does not matter.
     let patience = 500_000_000;
     engine.tick_until(&mut side, patience, |context| context.is_drained(peer));
+    let counters = serde_json::to_value(engine.counters()).map_err(|error| error.to_string())?;
     if args.job.child {
-        let counters =
-            serde_json::to_string(engine.counters()).map_err(|error| error.to_string())?;
-        say(format_args!("{counters}"))?;
+        return say(format_args!("{counters}"));
     }
-    Ok(())
+    print_counters("this side", &counters)
 }
 
 /// Answers resends of a side whose last acks were lost, for a while.

@@ -135,7 +135,8 @@ impl Report {
     }
 }
 
-fn print_counters(whose: &str, counters: &Value) -> Result<(), String> {
+/// Prints those that people ask for first.
+pub fn print_counters(whose: &str, counters: &Value) -> Result<(), String> {
     let Some(counters) = counters.as_object() else { return Ok(()) };
     let shown = counters.iter().filter(|(name, n)| {
         let always = ["segments_sent", "segments_resent"].contains(&name.as_str());
