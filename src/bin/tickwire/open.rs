@@ -1,11 +1,11 @@
 //! Opening the port that the options ask for.
 
-use crate::options::{JobArgs, PortName};
+use crate::options::{CongestionName, JobArgs, PortName};
 use tickwire::ports::Port;
 use tickwire::ports::faults::{FaultConfig, FaultCounters, Faults};
 use tickwire::ports::libfabric::{Libfabric, LibfabricConfig};
 use tickwire::ports::udp::{Udp, UdpConfig};
-use tickwire::{Config, JobKey, Rank};
+use tickwire::{Config, Congestion, JobKey, Rank};
 
 /// A port with what a report wants to know of it.
 pub trait JobPort: Port {
@@ -77,5 +77,8 @@ pub fn engine_config(job: &JobArgs, rank: u32, ranks: u32) -> Config {
     let mut config = Config::new(Rank(rank), JobKey(job.key));
     config.peers_max = ranks.max(4);
     config.checksum = job.checksum();
+    if job.congestion == CongestionName::Fixed {
+        config.congestion = Congestion::Fixed;
+    }
     config
 }

@@ -25,6 +25,24 @@ impl PortName {
     }
 }
 
+/// How many segments may be on their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum CongestionName {
+    /// As many as keep the delay low.
+    Delay,
+    /// As many as the windows hold, whatever the network says.
+    Fixed,
+}
+
+impl CongestionName {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Delay => "delay",
+            Self::Fixed => "fixed",
+        }
+    }
+}
+
 /// What all processes of a job have to agree on, and what carries their messages.
 #[derive(Clone, Debug, clap::Args)]
 pub struct JobArgs {
@@ -47,6 +65,9 @@ pub struct JobArgs {
     /// CRC32C over each datagram (on by itself when faults corrupt)
     #[arg(long = "checksum")]
     checksum_asked: bool,
+    /// What governs how much is on its way: the delay, or nothing but the windows
+    #[arg(long, value_enum, default_value = "delay")]
+    pub congestion: CongestionName,
     /// What all sides must share
     #[arg(long, default_value_t = 1)]
     pub key: u64,
@@ -84,6 +105,9 @@ impl JobArgs {
         }
         if self.checksum() {
             out.push("--checksum".into());
+        }
+        if self.congestion != CongestionName::Delay {
+            out.push(format!("--congestion={}", self.congestion.as_str()));
         }
         out
     }
