@@ -215,8 +215,10 @@ impl<P: Port> Context<P> {
 
     fn take_segment(&mut self, ep: EndpointRow, len: usize) -> Result<SegmentRow, SendError> {
         // Each peer leaves as many slots as it holds, so that one that is slow or dead never takes
-        // all of them (dynamic thresholds, Choudhury and Hahne 1998).
-        if self.endpoints.slots_held(ep) >= self.segments.slab.free_len() as u32 {
+        // all of them (dynamic thresholds, Choudhury and Hahne 1998). What waits behind a large
+        // message leaves one more: the last slot is for the chunks that it waits for.
+        let waits = u32::from(!self.endpoints.pending[ep].is_empty());
+        if self.endpoints.slots_held(ep) + waits >= self.segments.slab.free_len() as u32 {
             return Err(self.again());
         }
         match self.segments.take(ep, 0, len as u32) {
@@ -309,8 +311,9 @@ impl<P: Port> Context<P> {
         self.fragments.links.push_back(&mut self.endpoints.pending[ep], frag);
         self.lists.to_pack.push(ep);
         self.counters.messages_sent += 1;
-        // The short way for the first chunk; the rest is packed by the tick.
-        if nothing_waits && self.may_go_at_once(ep) {
+        // The short way for the first chunk; the rest is packed by the tick. Without a slot for it
+        // no ring may be taken, or those who have one might wait for the ring.
+        if nothing_waits && pack::may_take_slot(self, ep) && self.may_go_at_once(ep) {
             if let Some(seg) = pack::next_chunk(self, ep, frag) {
                 transmit::first(self, ep, seg);
             }

@@ -16,7 +16,7 @@ use crate::state::segments::Segments;
 use crate::state::worklists::WorkLists;
 use crate::stats::{Counters, Work};
 use crate::systems::{ack, chunk_pack, poll_cq, reap_av, resend, send};
-use crate::time::Nanos;
+use crate::time::{Nanos, coarse_at};
 use crate::{liveness, peers};
 use tickwire_tables::arena::{ArenaPart, DatagramArena};
 use tickwire_tables::handle::Row;
@@ -228,27 +228,61 @@ impl<P: Port> Engine<P> {
 
     /// Sleeps until something may have arrived or is due, at most `timeout_ns`.
     pub fn wait(&mut self, timeout_ns: Nanos) {
-        let c = &mut self.context;
+        // A delayed ack is due within microseconds: not worth a sleep.
+        if !self.context.lists.ack_delayed.is_empty() {
+            return;
+        }
+        let now = self.context.rail.port.now();
+        let next = self.next_deadline();
+        let until = next.map_or(timeout_ns, |at| at.saturating_sub(now).min(timeout_ns));
+        if until > 0 {
+            self.context.rail.port.wait(until);
+        }
+    }
+
+    /// When to tick next if nothing arrives before: the port's time of now (or one that is past)
+    /// when something is listed to be done, `None` when there is nothing to wait for. A tick may
+    /// find that what is listed cannot go on before something arrives.
+    pub fn next_deadline(&mut self) -> Option<Nanos> {
+        let Self { context: c, .. } = self;
+        let now = c.rail.port.now();
         let busy = !c.lists.ready.is_empty()
             || !c.lists.to_pack.is_empty()
             || !c.lists.resend.is_empty()
             || !c.lists.ack_due.is_empty()
-            || !c.lists.ack_delayed.is_empty()
             || !c.lists.to_insert.is_empty()
-            || !c.lists.dying.is_empty();
-        // A delayed ack is due within microseconds: not worth a sleep.
-        let next = c.lists.timers.next_deadline();
-        let now = c.rail.port.now();
-        let until = next.map_or(timeout_ns, |at| at.saturating_sub(now).min(timeout_ns));
-        if !busy && until > 0 {
-            c.rail.port.wait(until);
+            || !c.lists.dying.is_empty()
+            || c.inserts_outstanding > 0;
+        if busy {
+            return Some(now);
         }
+        let ack =
+            c.lists.ack_delayed.front().map(|ep| coarse_at(now, c.endpoints.ack_deadline[ep]));
+        let timer = c.lists.timers.next_deadline();
+        ack.into_iter().chain(timer).min()
     }
 
     /// Looks through all tables for a broken invariant of `docs/invariants.md`. Slow: for tests
     /// and simulations.
     pub fn check_invariants(&self) -> Result<(), Violation> {
         invariants::check(&self.context, &self.inbox)
+    }
+
+    /// What is set and cannot be used in full, in words for people.
+    pub fn warnings(&self) -> Vec<String> {
+        let c = &self.context;
+        let (window, datagram) = (c.limits.window, c.limits.datagram_bytes);
+        let backlog = c.rail.port.caps().recv_backlog_datagrams;
+        if backlog >= window as usize {
+            return Vec::new();
+        }
+        vec![format!(
+            "a window of {window} datagrams of up to {datagram} bytes ({} bytes) is more than the \
+             port holds unread ({backlog} of them): no more than those are offered; its receive \
+             buffer should be larger ({})",
+            u64::from(window) * u64::from(datagram),
+            c.rail.port.describe(),
+        )]
     }
 
     /// The capacities in force, for people.

@@ -67,6 +67,12 @@ pub(crate) fn on_timer<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
         return;
     }
     if let Some(seg) = lowest_in_flight(c, ep) {
+        // The detector may have sent it again since the timer was set.
+        let due = c.segments.sent_ns[seg] + transmit::timeout_ns(c, ep);
+        if c.now < due {
+            transmit::arm_deadline(c, ep, due);
+            return;
+        }
         transmit::mark_lost(c, ep, seg, ListEnd::Back);
         c.counters.segments_timed_out += 1;
     }

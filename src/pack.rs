@@ -15,6 +15,13 @@ pub(crate) fn chunk_bytes<P: Port>(c: &Context<P>, ep: EndpointRow) -> u32 {
     u32::from(c.endpoints.payload_bytes_max[ep]) - chunk::EXTRA_BYTES as u32
 }
 
+/// Whether a chunk may have a slot. As in `Context::take_segment`: each peer leaves as many slots
+/// as it holds.
+#[inline]
+pub(crate) fn may_take_slot<P: Port>(c: &Context<P>, ep: EndpointRow) -> bool {
+    c.endpoints.slots_held(ep) < c.segments.slab.free_len() as u32
+}
+
 /// Packs the next chunk of `frag`, or only its header where the port gathers. `None`: no slot is
 /// free. A fragment that is packed whole leaves its endpoint's pending list.
 pub(crate) fn next_chunk<P: Port>(
@@ -24,8 +31,7 @@ pub(crate) fn next_chunk<P: Port>(
 ) -> Option<SegmentRow> {
     let (total, offset) = (c.fragments.total_bytes[frag], c.fragments.done_bytes[frag]);
     let len = (total - offset).min(u64::from(chunk_bytes(c, ep))) as u32;
-    // As in `Context::take_segment`: each peer leaves as many slots as it holds.
-    if c.endpoints.slots_held(ep) >= c.segments.slab.free_len() as u32 {
+    if !may_take_slot(c, ep) {
         return None;
     }
     let seg = c.segments.take(ep, c.fragments.tag[frag], len)?;

@@ -50,7 +50,10 @@ impl Rtt {
         let base = if self.srtt_ns == 0 {
             u64::from(limits.initial_ns)
         } else {
-            let rto = u64::from(self.srtt_ns) + 4 * u64::from(self.rttvar_ns);
+            // A round trip that never varies still needs a margin: for delayed acks, and for a
+            // process that lost its core. RFC 6298, 2.3 calls it the clock's granularity.
+            let margin = (4 * u64::from(self.rttvar_ns)).max(u64::from(limits.min_ns));
+            let rto = u64::from(self.srtt_ns) + margin;
             let probe = 2 * u64::from(self.srtt_ns) + u64::from(ack_delay_ns);
             if backoff == 0 { rto.min(probe) } else { rto }
         };
@@ -92,6 +95,16 @@ mod tests {
         assert!(rtt.timeout_ns(0, 0, &LIMITS) <= 40_000);
         rtt.sample(u64::MAX);
         assert!(rtt.timeout_ns(3, 0, &LIMITS) <= 1_000_000);
+    }
+
+    #[test]
+    fn a_steady_round_trip_keeps_a_margin() {
+        let mut rtt = Rtt::default();
+        for _ in 0..100 {
+            rtt.sample(500_000);
+        }
+        let margin = rtt.timeout_ns(0, 20_000, &LIMITS) - rtt.srtt_ns();
+        assert!((1000..=2000).contains(&margin), "{margin}");
     }
 
     #[test]

@@ -15,6 +15,12 @@ macro_rules! counters {
                 vec![$((stringify!($field), self.$field),)*]
             }
         }
+
+        impl std::ops::AddAssign<&$name> for $name {
+            fn add_assign(&mut self, other: &Self) {
+                $(self.$field += other.$field;)*
+            }
+        }
     };
 }
 

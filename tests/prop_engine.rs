@@ -17,6 +17,7 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(to, priority, bytes)| Op::Inject { to, priority, bytes }),
         1 => (any::<u8>(), any::<u8>(), any::<bool>()).prop_map(|(a, b, cut)| Op::Cut(a, b, cut)),
         1 => (any::<u8>(), any::<bool>()).prop_map(|(at, paused)| Op::Pause(at, paused)),
+        2 => (any::<u8>(), any::<[u8; 3]>()).prop_map(|(kind, bytes)| Op::hostile(kind, bytes)),
     ]
 }
 
@@ -37,6 +38,7 @@ prop_compose! {
         first_seq: u32,
         ordered: bool,
         few in any::<bool>(),
+        checksum: bool,
     ) -> ClusterConfig {
         let port = SimPortConfig {
             datagram_bytes_max: 512,
@@ -54,7 +56,7 @@ prop_compose! {
         } else {
             |c| c.window_segments = 64
         };
-        ClusterConfig { nodes, seed, model, port, first_seq, ordered, checksum: false, tweak }
+        ClusterConfig { nodes, seed, model, port, first_seq, ordered, checksum, tweak }
     }
 }
 

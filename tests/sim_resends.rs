@@ -43,6 +43,47 @@ fn a_pause_of_the_receiver_costs_its_probes_only() {
     assert_eq!(counters.segments_resent, counters.segments_timed_out, "{counters:?}");
 }
 
+/// A round trip that never varies leaves no margin of its own; the delay of acks still needs one.
+#[test]
+fn a_steady_round_trip_times_nothing_out() {
+    for latency_ns in [20 * MICROS, 500 * MICROS, 5 * MILLIS] {
+        let model = LinkModel { latency_ns, ..LinkModel::default() };
+        let mut cluster = Cluster::new(&ClusterConfig { model, ..ClusterConfig::default() });
+        for _ in 0..300 {
+            cluster.send(0, 1, 8, false).unwrap();
+            cluster.drain(500 * MILLIS, 10 * MICROS).unwrap_or_else(|failure| panic!("{failure}"));
+        }
+        let resent = cluster.engine(0).counters().segments_resent;
+        // Beyond the first guess of 5 ms, a few until there is a first sample.
+        let max = if latency_ns < 2 * MILLIS { 0 } else { 3 };
+        assert!(resent <= max, "{resent} resends at a latency of {latency_ns} ns");
+    }
+}
+
+/// Acks are lost until a resend calls for another one: how long that took is no round trip.
+#[test]
+fn the_wait_for_a_lost_ack_is_no_round_trip() {
+    let mut cluster = Cluster::new(&ClusterConfig { model: link(), ..ClusterConfig::default() });
+    for round in 0..50 {
+        let ends = [1, 0].map(|at| cluster.engine(at).port().node());
+        cluster.net().partition(ends[0], ends[1], true);
+        for _ in 0..5 {
+            cluster.send(0, 1, 100, false).unwrap();
+        }
+        cluster.run_for(300 * MICROS, 5 * MICROS).unwrap();
+        cluster.net().partition(ends[0], ends[1], false);
+        cluster.drain(500 * MILLIS, 5 * MICROS).unwrap_or_else(|failure| panic!("{failure}"));
+        // A message that suffers nothing.
+        cluster.send(0, 1, 100, false).unwrap();
+        cluster.drain(500 * MILLIS, 5 * MICROS).unwrap_or_else(|failure| panic!("{failure}"));
+        let engine = cluster.engine(0);
+        let peer = engine.peer(Rank(1)).unwrap();
+        let srtt_ns = engine.srtt_ns(peer).unwrap();
+        assert!(srtt_ns < 60 * MICROS, "round {round}: {srtt_ns} ns on a way of 40 us");
+    }
+    assert!(cluster.engine(0).counters().segments_timed_out >= 40);
+}
+
 /// A port that takes only some of what it is given.
 struct Stingy {
     inner: SimPort,

@@ -11,6 +11,7 @@ use tickwire::time::{MICROS, SECONDS};
 const OPS_MAX: usize = 64;
 const BYTES_MAX: u32 = 40_000;
 const RUN_NS_MAX: u32 = 500_000;
+const TIMES_MAX: u8 = 16;
 
 #[derive(Arbitrary, Debug)]
 enum Step {
@@ -22,6 +23,11 @@ enum Step {
     Inject { to: u8, priority: bool, bytes: Vec<u8> },
     Cut(u8, u8, bool),
     Pause(u8, bool),
+    Replay { index: u8, to: u8, times: u8, swap: bool },
+    Truncate { index: u8, len: u16 },
+    Splice { a: u8, b: u8, at: u16 },
+    Flip { index: u8, byte: u16, bit: u8 },
+    Forge { index: u8, word: u8, xor: u32 },
 }
 
 #[derive(Arbitrary, Debug)]
@@ -33,6 +39,7 @@ struct Setup {
     async_insert: bool,
     small_datagrams: bool,
     few_slots: bool,
+    checksum: bool,
     latency_us: u8,
     loss: u8,
     dup: u8,
@@ -64,7 +71,7 @@ impl Setup {
             },
             first_seq: self.first_seq,
             ordered: self.ordered,
-            checksum: false,
+            checksum: self.checksum,
             // Small tables: they fill up sooner, and are quicker to build.
             tweak: if self.few_slots {
                 |c| {
@@ -108,6 +115,13 @@ fn op(step: Step) -> Op {
         }
         Step::Cut(a, b, cut) => Op::Cut(a, b, cut),
         Step::Pause(at, paused) => Op::Pause(at, paused),
+        Step::Replay { index, to, times, swap } => {
+            Op::Replay { index, to, times: times % TIMES_MAX, swap }
+        }
+        Step::Truncate { index, len } => Op::Truncate { index, len },
+        Step::Splice { a, b, at } => Op::Splice { a, b, at },
+        Step::Flip { index, byte, bit } => Op::Flip { index, byte, bit },
+        Step::Forge { index, word, xor } => Op::Forge { index, word, xor },
     }
 }
 
@@ -115,6 +129,7 @@ fuzz_target!(|data: &[u8]| {
     let mut input = Unstructured::new(data);
     let Ok(setup) = Setup::arbitrary(&mut input) else { return };
     let mut cluster = Cluster::new(&setup.config());
+    cluster.record();
     for _ in 0..OPS_MAX {
         if input.is_empty() {
             break;

@@ -91,6 +91,11 @@ pub struct Gather {
     len_bytes: u32,
 }
 
+// SAFETY: only bytes are read through it, by whichever thread makes the call that sends them; they
+// stay readable until then (see above), as with a `&[u8]`, which may change threads as well.
+#[allow(unsafe_code)]
+unsafe impl Send for Gather {}
+
 impl Gather {
     /// All of `bytes`, which the caller keeps until the send completes.
     #[inline]

@@ -34,6 +34,14 @@ impl Newest {
     fn arrived(&self) -> Option<(Nanos, Seq)> {
         self.once.or(self.again)
     }
+
+    /// When the segment was sent whose arrival the ack answers, if that is certain. A resend after
+    /// it may be what the ack answers, and the ack that was due before is lost: the wait for the
+    /// resend would pass for a round trip.
+    fn timed(&self) -> Option<Nanos> {
+        let (once_ns, _) = self.once?;
+        self.again.is_none_or(|(again_ns, _)| again_ns < once_ns).then_some(once_ns)
+    }
 }
 
 /// Applies cumulative number, bitmap and window. False: it acks what was never sent.
@@ -120,7 +128,7 @@ fn on_progress<P: Port>(
     let is_guess = newest.once.is_none();
     let since = c.now.saturating_sub(arrived_sent_ns);
     let plausible = !is_guess || since >= e.rtt[ep].srtt_ns() / 2;
-    if let Some((sent_ns, _)) = newest.once {
+    if let Some(sent_ns) = newest.timed() {
         let rtt = c.now.saturating_sub(sent_ns).saturating_sub(header.ack_delay.as_ns());
         e.rtt[ep].sample(rtt);
         if let Congestion::Delay { target_ns } = c.config.congestion {
@@ -129,6 +137,9 @@ fn on_progress<P: Port>(
             e.congestion[ep].on_ack(&acked, c.limits.congestion_max, target_ns, c.now);
         }
     }
+    if e.rtt[ep].srtt_ns() > 0 {
+        e.backoff[ep] = 0;
+    } // Else the first guess may be what is too short: it stays doubled until there is a sample.
     let flight = e.flight_of(ep);
     if e.flights.round_ends[flight].is_before(e.acked[ep]) {
         (e.flights.round_ends[flight], e.flights.lost_in_round[flight]) = (e.next_seq[ep], 0);
@@ -138,7 +149,6 @@ fn on_progress<P: Port>(
         flights.newest_acked_sent_ns[flight] = arrived_sent_ns;
         flights.newest_acked[flight] = arrived;
     }
-    e.backoff[ep] = 0;
     if e.acked[ep] == e.next_seq[ep] {
         e.flights.deadline_ns[flight] = 0;
     } else {

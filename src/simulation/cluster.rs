@@ -1,5 +1,6 @@
 //! Engines, their network, and the book of what was sent and what must arrive.
 
+use super::hostile::{Passed, Record};
 use super::payload;
 use crate::ports::sim::{LinkModel, SimNet, SimPort, SimPortConfig};
 use crate::time::Nanos;
@@ -133,6 +134,8 @@ pub struct Cluster {
     nodes: Vec<Node>,
     next_token: u64,
     scratch: Vec<u8>,
+    record: Record,
+    checksum: bool,
 }
 
 impl Cluster {
@@ -192,7 +195,23 @@ impl Cluster {
                 }
             }
         }
-        Self { net, nodes, next_token: 0, scratch: Vec::new() }
+        let (record, checksum) = (Record::default(), config.checksum);
+        Self { net, nodes, next_token: 0, scratch: Vec::new(), record, checksum }
+    }
+
+    /// Records what passes from now on, for the hostile operations. Takes the network's tap.
+    pub fn record(&mut self) {
+        self.net.set_tap(self.record.tap());
+    }
+
+    /// One of the last datagrams that passed while they were recorded, the newest being 0.
+    pub fn passed(&self, index: u8) -> Option<Passed> {
+        self.record.get(index)
+    }
+
+    /// Whether all datagrams carry a checksum.
+    pub fn has_checksums(&self) -> bool {
+        self.checksum
     }
 
     /// The network.

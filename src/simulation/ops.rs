@@ -1,6 +1,7 @@
 //! The operations that tests, property tests and fuzz targets draw from.
 
 use super::cluster::{Cluster, Failure};
+use super::hostile;
 use crate::SendError;
 use crate::ports::Channel;
 use crate::time::Nanos;
@@ -38,6 +39,51 @@ pub enum Op {
     Cut(u8, u8, bool),
     /// A node stops ticking, or goes on.
     Pause(u8, bool),
+    /// A datagram that passed arrives again, at any node and on either channel.
+    Replay {
+        /// Which one (modulo their number), the newest being 0.
+        index: u8,
+        /// Where (modulo the number of nodes).
+        to: u8,
+        /// How often.
+        times: u8,
+        /// On the other channel.
+        swap: bool,
+    },
+    /// The front of a datagram that passed arrives.
+    Truncate {
+        /// Which one.
+        index: u8,
+        /// Bytes that are left of it (modulo its length).
+        len: u16,
+    },
+    /// The head of one datagram that passed and the tail of another arrive as one.
+    Splice {
+        /// The head's.
+        a: u8,
+        /// The tail's.
+        b: u8,
+        /// Where the tail begins (modulo the length of the head's datagram).
+        at: u16,
+    },
+    /// A datagram that passed arrives with one bit changed.
+    Flip {
+        /// Which one.
+        index: u8,
+        /// Place of the byte (modulo its length).
+        byte: u16,
+        /// Number of the bit (modulo 8).
+        bit: u8,
+    },
+    /// A datagram that passed arrives in a stranger's name.
+    Forge {
+        /// Which one.
+        index: u8,
+        /// What of the name is changed (modulo 4): version, job key, rank, session.
+        word: u8,
+        /// Bits that change in it; none: the lowest.
+        xor: u32,
+    },
 }
 
 impl Op {
@@ -49,7 +95,7 @@ impl Op {
             rest = tail;
             let small = u32::from(c) * 7;
             let word = u32::from_le_bytes([b, c, 0, 0]);
-            ops.push(match kind % 10 {
+            ops.push(match kind % 16 {
                 0..=2 => Self::Send { from: a, to: b, len_bytes: small, owned: kind & 128 != 0 },
                 3 => Self::Send { from: a, to: b, len_bytes: small * 40, owned: kind & 128 != 0 },
                 4 => Self::Tick(a),
@@ -62,13 +108,32 @@ impl Op {
                     Self::Inject { to: a, priority, bytes: Self::nearly_ours(bytes, b) }
                 }
                 8 => Self::Cut(a, b, c & 1 != 0),
-                _ => Self::Pause(a, c & 1 != 0),
+                9 => Self::Pause(a, c & 1 != 0),
+                kind => Self::hostile(kind, [a, b, c]),
             });
             if ops.len() == 200 {
                 break;
             }
         }
         ops
+    }
+
+    /// One of the hostile operations, made of any four bytes.
+    pub fn hostile(kind: u8, [a, b, c]: [u8; 3]) -> Self {
+        let word = u16::from_le_bytes([b, c]);
+        match kind % 6 {
+            0 | 1 => Self::Replay { index: a, to: b, times: 1 + (c & 7), swap: c & 128 != 0 },
+            2 => Self::Truncate { index: a, len: word },
+            3 => Self::Splice { a, b, at: u16::from(c) },
+            4 => Self::Flip { index: a, byte: word >> 3, bit: b & 7 },
+            _ => Self::Forge { index: a, word: b, xor: u32::from(c).rotate_right(u32::from(b)) },
+        }
+    }
+
+    /// Whether datagrams that passed must have been recorded ([`Cluster::record`]).
+    pub fn is_hostile(&self) -> bool {
+        use Op::{Flip, Forge, Replay, Splice, Truncate};
+        matches!(self, Replay { .. } | Truncate { .. } | Splice { .. } | Flip { .. } | Forge { .. })
     }
 
     /// Half of the strange datagrams get version and job key right, so that what lies behind those
@@ -121,6 +186,10 @@ pub fn apply(cluster: &mut Cluster, op: &Op) -> Result<(), Failure> {
         }
         &Op::Pause(at, paused) => {
             cluster.pause(node(at), paused);
+            Ok(())
+        }
+        op => {
+            hostile::apply(cluster, op);
             Ok(())
         }
     }

@@ -3,7 +3,7 @@
 use super::cluster::{Cluster, ClusterConfig, Failure};
 use super::ops::{Op, apply};
 use crate::ports::sim::{BurstLoss, LinkModel, SimPortConfig};
-use crate::time::{MICROS, SECONDS};
+use crate::time::{MICROS, Nanos, SECONDS};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
@@ -62,14 +62,15 @@ impl Scenario {
         let cluster = ClusterConfig {
             nodes: 2 + dice.below(4),
             seed: seed ^ 0x5EED,
-            checksum: model.corrupt > 0.0,
+            checksum: model.corrupt > 0.0 || dice.one_in(4),
             model,
             port,
             first_seq: dice.pick(&[0, 1, u32::MAX, u32::MAX - 10, 0x7FFF_FFFF, 255]),
             ordered: !dice.one_in(3),
             tweak: dice.pick(&tweaks),
         };
-        let ops = (0..40 + dice.below(160)).map(|_| draw_op(&mut dice)).collect();
+        let hostile = dice.one_in(3);
+        let ops = (0..40 + dice.below(160)).map(|_| draw_op(&mut dice, hostile)).collect();
         Self { cluster, ops }
     }
 }
@@ -109,8 +110,12 @@ fn draw_model(dice: &mut Dice) -> LinkModel {
     model
 }
 
-fn draw_op(dice: &mut Dice) -> Op {
+fn draw_op(dice: &mut Dice, hostile: bool) -> Op {
     let (a, b) = (dice.below(8) as u8, dice.below(8) as u8);
+    if hostile && dice.one_in(8) {
+        let [kind, bytes @ ..] = dice.0.next_u32().to_le_bytes();
+        return Op::hostile(kind, bytes);
+    }
     match dice.below(20) {
         0..=8 => Op::Send {
             from: a,
@@ -137,16 +142,38 @@ fn draw_op(dice: &mut Dice) -> Op {
     }
 }
 
+/// What playing a scenario came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Played {
+    /// Messages delivered.
+    pub messages: u64,
+    /// Virtual time that passed.
+    pub virtual_ns: Nanos,
+}
+
 /// Plays the scenario of a seed. Returns the number of messages delivered.
 pub fn run_seed(seed: u64) -> Result<u64, Failure> {
+    play_seed(seed).map(|played| played.messages)
+}
+
+/// [`run_seed`], with more to tell.
+pub fn play_seed(seed: u64) -> Result<Played, Failure> {
     let scenario = Scenario::draw(seed);
-    play(&scenario.cluster, &scenario.ops)
+    play_timed(&scenario.cluster, &scenario.ops)
 }
 
 /// Plays operations: safety while the faults last, then the faults stop and all must drain.
 /// Returns the number of messages delivered.
 pub fn play(config: &ClusterConfig, ops: &[Op]) -> Result<u64, Failure> {
+    play_timed(config, ops).map(|played| played.messages)
+}
+
+fn play_timed(config: &ClusterConfig, ops: &[Op]) -> Result<Played, Failure> {
     let mut cluster = Cluster::new(config);
+    // Only then: a network that is watched takes no short ways.
+    if ops.iter().any(Op::is_hostile) {
+        cluster.record();
+    }
     for op in ops {
         apply(&mut cluster, op)?;
     }
@@ -156,5 +183,6 @@ pub fn play(config: &ClusterConfig, ops: &[Op]) -> Result<u64, Failure> {
         ..LinkModel::default()
     });
     cluster.drain(60 * SECONDS, 50 * MICROS)?;
-    Ok((0..cluster.len()).map(|at| cluster.received(at)).sum())
+    let messages = (0..cluster.len()).map(|at| cluster.received(at)).sum();
+    Ok(Played { messages, virtual_ns: cluster.net().now() })
 }

@@ -1,13 +1,18 @@
 //! The datagram arena: equal power-of-two slots in one anonymous, page-aligned mapping.
 //!
-//! A slot's number is its place. Huge pages are asked for. A slot is either *ours* (its bytes may
-//! be read and written through the arena) or *lent* to a port, which accesses it by raw pointer
-//! ([`DatagramArena::base`]). Clones share the mapping; the lent bits live in the owner only.
+//! A slot's number is its place. Huge pages are asked for where one fits. A slot is either *ours*
+//! (its bytes may be read and written through the arena) or *lent* to a port, which accesses it by
+//! raw pointer ([`DatagramArena::base`]). Clones share the mapping; the lent bits live in the owner
+//! only.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use memmap2::{MmapMut, MmapOptions};
+
+/// Of the kinds of huge pages that Linux gives by itself, the smallest.
+#[cfg(target_os = "linux")]
+const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 #[derive(Debug)]
 struct Mapping {
@@ -40,9 +45,13 @@ impl DatagramArena {
         assert!(slots <= u32::MAX as usize, "{slots} slots cannot be numbered in 32 bits");
         let len = slots.checked_mul(slot_bytes).ok_or(std::io::ErrorKind::OutOfMemory)?;
         let mut map = MmapOptions::new().len(len).map_anon()?;
-        // A wish, not a need: without huge pages everything works, a little slower.
+        // A wish, not a need: without huge pages everything works, a little slower. Small mappings
+        // have no room for one: the system would join thousands of them (engines of a simulation)
+        // and fill huge pages across, used or not.
         #[cfg(target_os = "linux")]
-        let _ = map.advise(memmap2::Advice::HugePage);
+        if len >= HUGE_PAGE_BYTES {
+            let _ = map.advise(memmap2::Advice::HugePage);
+        }
         let base = map.as_mut_ptr();
         Ok(Self(Arc::new(Mapping {
             base,

@@ -151,3 +151,50 @@ fn slots_too_small_for_a_datagram_are_a_bug_of_the_caller() {
     let arena = DatagramArena::new(4, 1024).unwrap();
     let _ = port.attach(&arena);
 }
+
+#[test]
+fn nodes_with_something_to_poll_are_told_once() {
+    let (net, mut a, mut b, peer) = pair(LinkModel { latency_ns: 10, ..Default::default() });
+    let touched = || {
+        let mut nodes = Vec::new();
+        net.take_touched(&mut nodes);
+        nodes
+    };
+    assert_eq!(touched(), []);
+    a.send(Channel::Data, peer, b"1");
+    a.send(Channel::Data, peer, b"2");
+    assert_eq!(touched(), [], "nothing has arrived");
+    net.advance(10);
+    assert_eq!((touched(), touched()), (vec![b.port.node()], vec![]));
+    // Not polled, and nothing new: it was told.
+    net.advance(10);
+    assert_eq!(touched(), []);
+    let mut one =
+        [tickwire::ports::Completion { kind: CompletionKind::Sent, slot: 0, len_bytes: 0 }];
+    assert_eq!(b.port.poll(Channel::Data, &mut one), 1);
+    assert_eq!(touched(), [b.port.node()], "a full poll may have left some");
+    net.announce_link(a.port.node(), tickwire::ports::LinkEvent::Down);
+    assert_eq!(touched(), [a.port.node()]);
+}
+
+#[test]
+fn late_send_completions_touch_their_sender() {
+    let net = SimNet::new(1, LinkModel::default());
+    let config = SimPortConfig {
+        sends_complete_at_post: false,
+        send_completion_delay_ns: 50,
+        ..Default::default()
+    };
+    let (mut a, b) = (Host::new(net.port(config), 4), host(&net));
+    let peer = a.peer(Channel::Data, &b.port);
+    a.send(Channel::Data, peer, b"1");
+    let mut touched = Vec::new();
+    net.take_touched(&mut touched);
+    assert_eq!(touched, [b.port.node()]);
+    net.advance(49);
+    net.take_touched(&mut touched);
+    assert_eq!(touched.len(), 1, "not yet");
+    net.advance(1);
+    net.take_touched(&mut touched);
+    assert_eq!(touched, [b.port.node(), a.port.node()]);
+}

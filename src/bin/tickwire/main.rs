@@ -5,6 +5,7 @@ mod open;
 mod options;
 mod pingpong;
 mod process;
+mod simulate;
 mod soak;
 
 use clap::{Parser, Subcommand};
@@ -24,6 +25,8 @@ enum Command {
     Pingpong(Box<pingpong::Args>),
     /// Exchange checked messages between many processes for a time, and tell what they see
     Soak(Box<soak::Args>),
+    /// Play a scenario file, or a campaign of random faults, on the real engine in virtual time
+    Simulate(Box<simulate::Args>),
     /// List ports and libfabric providers with their limits, and why something is unusable
     Info(info::Args),
 }
@@ -32,6 +35,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Pingpong(args) => pingpong::run(&args),
         Command::Soak(args) => soak::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
         Command::Info(args) => info::run(&args),
     };
     match result {

@@ -195,7 +195,9 @@ impl SimNet {
     /// Makes the node's port report a change of its link; changes nothing else.
     /// Panics when there is no such node.
     pub fn announce_link(&self, node: NodeNumber, event: LinkEvent) {
-        self.0.network.borrow_mut().nodes[node as usize].link_events.push_back(event);
+        let mut network = self.0.network.borrow_mut();
+        network.nodes[node as usize].link_events.push_back(event);
+        network.touch(node);
     }
 
     /// Lets a datagram arrive at once at a node, from nowhere, past all faults but `down`.
@@ -218,6 +220,22 @@ impl SimNet {
     /// What became of the datagrams so far.
     pub fn counters(&self) -> SimCounters {
         self.0.network.borrow().counters
+    }
+
+    /// Moves to `out` the nodes whose ports may have got something to tell since the last call:
+    /// whoever drives many nodes looks at these only. A port's full `poll` counts, as more may be
+    /// there.
+    pub fn take_touched(&self, out: &mut Vec<NodeNumber>) {
+        let mut network = self.0.network.borrow_mut();
+        let Network { touched, nodes, .. } = &mut *network;
+        touched.iter().for_each(|&node| nodes[node as usize].touched = false);
+        out.append(touched);
+    }
+
+    /// Datagrams on a node's receiving link and in the queue in front of it.
+    /// Panics when there is no such node.
+    pub fn queued_datagrams(&self, node: NodeNumber) -> u32 {
+        self.0.network.borrow().nodes[node as usize].on_rx_link
     }
 
     /// Datagrams under way or waiting for a receive to be posted.
@@ -360,7 +378,12 @@ impl Port for SimPort {
     #[inline]
     fn poll(&mut self, channel: Channel, out: &mut [Completion]) -> usize {
         let now = self.shared.now.get();
-        self.shared.network.borrow_mut().nodes[self.node as usize].poll(channel, out, now)
+        let mut network = self.shared.network.borrow_mut();
+        let count = network.nodes[self.node as usize].poll(channel, out, now);
+        if count == out.len() {
+            network.touch(self.node);
+        }
+        count
     }
 
     /// Moves the network's time: to the next event until there is something to poll, and at
@@ -397,7 +420,9 @@ impl Network {
         let code = result.err().unwrap_or(0);
         self.nodes[of as usize].sent[channel as usize].push_back(SentOp { slot, code, at });
         if delay_ns > 0 {
-            self.schedule_wake(at);
+            self.schedule_wake(at, of);
+        } else {
+            self.touch(of);
         }
     }
 }

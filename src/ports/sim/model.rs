@@ -2,6 +2,7 @@
 
 use crate::ports::Channel;
 use crate::time::{MICROS, Nanos};
+use serde::Serialize;
 
 /// The number of a node in its network: 0, 1, 2 ... in the order of creation.
 pub type NodeNumber = u32;
@@ -145,7 +146,7 @@ pub type TapFn = Box<dyn FnMut(Tap<'_>) -> Verdict>;
 /// What became of the datagrams of a network. At any time
 /// `sent + duplicated + injected` = `delivered + lost + cut + queue_full + no_receive_posted +
 /// to_nobody + truncated` + [`super::SimNet::in_flight`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
 pub struct SimCounters {
     /// Datagrams that ports sent.
     pub sent: u64,

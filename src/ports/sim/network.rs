@@ -2,7 +2,7 @@
 
 use super::model::{LinkModel, NodeNumber, SimCounters, Tap, TapFn, Verdict};
 use super::node::{Arrival, Node, Parts};
-use super::pool::{NO_PACKET, PacketPool};
+use super::pool::PacketPool;
 use crate::ports::{Channel, SendOp};
 use crate::time::Nanos;
 use rand_chacha::ChaCha8Rng;
@@ -27,7 +27,7 @@ enum Stage {
     Reach,
     /// The packet was held back long enough.
     Unhold,
-    /// A send completion is due; there is no packet.
+    /// A send completion of a node is due; there is no packet.
     Wake,
 }
 
@@ -36,6 +36,7 @@ struct Event {
     at: Nanos,
     stage: Stage,
     order: u64,
+    /// The packet; the node of a `Wake`.
     packet: u32,
     serial: u64,
 }
@@ -53,6 +54,8 @@ pub(super) struct Network {
     pub(super) nodes: Vec<Node>,
     pub(super) counters: SimCounters,
     pub(super) pool: PacketPool,
+    /// Nodes whose ports may have got something to poll since this was last asked for, each once.
+    pub(super) touched: Vec<NodeNumber>,
     /// No delay, fault, tap or cut anywhere: datagrams go straight into the receiver's slots.
     plain: bool,
     model: LinkModel,
@@ -76,6 +79,7 @@ impl Network {
             nodes: Vec::new(),
             counters: SimCounters::default(),
             pool: PacketPool::new(),
+            touched: Vec::new(),
             plain: model.is_plain(),
             model,
             links: HashMap::new(),
@@ -352,6 +356,7 @@ impl Network {
     fn arrive(&mut self, packet: u32) {
         let row = self.pool.get(packet);
         let (to, channel) = (row.to, row.channel);
+        self.touch(to);
         let node = &mut self.nodes[to as usize];
         if node.receive(channel, Parts::of(self.pool.bytes(packet)), &mut self.counters)
             == Arrival::Waits
@@ -365,6 +370,7 @@ impl Network {
     /// A datagram that is in no packet yet arrives.
     #[inline]
     fn arrive_parts(&mut self, from: NodeNumber, to: NodeNumber, channel: Channel, parts: Parts) {
+        self.touch(to);
         let node = &mut self.nodes[to as usize];
         if node.receive(channel, parts, &mut self.counters) == Arrival::Waits {
             let packet = self.pool.take((from, to), channel, parts.len_bytes());
@@ -375,6 +381,10 @@ impl Network {
 
     /// Moves waiting datagrams into receives that were just posted.
     pub(super) fn drain_waiting(&mut self, of: NodeNumber, channel: Channel) {
+        if self.nodes[of as usize].waiting[channel as usize].len() == 0 {
+            return;
+        }
+        self.touch(of);
         let node = &mut self.nodes[of as usize];
         while node.can_receive(channel) {
             let Some(packet) = self.pool.pop_front(&mut node.waiting[channel as usize]) else {
@@ -400,15 +410,26 @@ impl Network {
     // Time.
 
     fn schedule(&mut self, at: Nanos, stage: Stage, packet: u32) {
-        let serial = if packet == NO_PACKET { 0 } else { self.pool.get(packet).serial };
+        let serial = self.pool.get(packet).serial;
         self.events_ever += 1;
         let order = self.events_ever;
         self.events.push(Reverse(Event { at, stage, order, packet, serial }));
     }
 
-    /// Makes `at` an event, so that whoever follows the events looks again then.
-    pub(super) fn schedule_wake(&mut self, at: Nanos) {
-        self.schedule(at, Stage::Wake, NO_PACKET);
+    /// Makes `at` an event, so that whoever follows the events looks at the node again then.
+    pub(super) fn schedule_wake(&mut self, at: Nanos, node: NodeNumber) {
+        self.events_ever += 1;
+        let (stage, order) = (Stage::Wake, self.events_ever);
+        self.events.push(Reverse(Event { at, stage, order, packet: node, serial: 0 }));
+    }
+
+    /// The node's port may have something to poll.
+    #[inline]
+    pub(super) fn touch(&mut self, node: NodeNumber) {
+        let touched = &mut self.nodes[node as usize].touched;
+        if !std::mem::replace(touched, true) {
+            self.touched.push(node);
+        }
     }
 
     /// Whether a packet that was held back has since gone on: its time-out means nothing then.
@@ -445,7 +466,7 @@ impl Network {
             }
             Stage::Reach => self.reach(event.packet),
             Stage::Unhold => self.unhold(event.packet),
-            Stage::Wake => {}
+            Stage::Wake => self.touch(event.packet),
         }
         true
     }

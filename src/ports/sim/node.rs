@@ -101,6 +101,8 @@ pub(super) struct Node {
     pub rx_free_ps: u64,
     /// Datagrams on or in front of the receiving link.
     pub on_rx_link: u32,
+    /// Listed in [`super::network::Network::touched`].
+    pub touched: bool,
 }
 
 impl Node {
@@ -122,6 +124,7 @@ impl Node {
             tx_free_ps: 0,
             rx_free_ps: 0,
             on_rx_link: 0,
+            touched: false,
         }
     }
 

@@ -6,7 +6,7 @@ use crate::ports::Channel;
 use crate::time::Nanos;
 
 /// No packet.
-pub(super) const NO_PACKET: u32 = u32::MAX;
+const NO_PACKET: u32 = u32::MAX;
 /// Longest datagram that the network carries.
 pub(super) const PACKET_BYTES_MAX: usize = 1 << 16;
 
