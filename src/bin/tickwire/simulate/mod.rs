@@ -4,7 +4,6 @@ mod campaign;
 mod plot;
 mod text;
 
-use crate::process::say;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::io::{IsTerminal, Write};
