@@ -52,7 +52,8 @@ pub struct Config {
     /// Memory for half-received messages of all peers, at least twice `message_bytes_max`.
     /// Early messages (behind a gap) may use half of it. Default 4 GiB; taken as it is needed.
     pub half_received_bytes_max: u64,
-    /// Half-received messages of one peer. Default 32.
+    /// Half-received messages of one peer; early ones may be half of them. Default: twice the
+    /// window in segments, which then is what bounds them.
     pub half_received_per_peer_max: u32,
     /// Buffers kept for reuse, in bytes. Default 64 MiB.
     pub buffers_kept_bytes_max: u64,
@@ -106,7 +107,7 @@ impl Config {
             fragments_max: 4096,
             message_bytes_max: 1 << 30,
             half_received_bytes_max: 4 << 30,
-            half_received_per_peer_max: 32,
+            half_received_per_peer_max: u32::MAX,
             buffers_kept_bytes_max: 64 << 20,
             ordered: true,
             checksum: false,
@@ -203,6 +204,7 @@ impl Config {
             gathers: caps.gathers && !self.checksum,
             completes_at_post: caps.sends_complete_at_post,
             pause_ns: self.dead_after_ns / 8,
+            half_received_per_peer: self.half_received_per_peer_max.min(2 * window),
             congestion_max,
             congestion_initial: match self.congestion {
                 Congestion::Delay { .. } => self.congestion_initial_segments.min(congestion_max),
@@ -238,6 +240,7 @@ pub(crate) struct Limits {
     pub completes_at_post: bool,
     /// A gap between two ticks counts as at most this much silence of the peers.
     pub pause_ns: u64,
+    pub half_received_per_peer: u32,
     /// Largest congestion window, and the one to start with.
     pub congestion_max: u32,
     pub congestion_initial: u32,

@@ -216,9 +216,9 @@ impl<P: Port> Context<P> {
     fn take_segment(&mut self, ep: EndpointRow, len: usize) -> Result<SegmentRow, SendError> {
         // Each peer leaves as many slots as it holds, so that one that is slow or dead never takes
         // all of them (dynamic thresholds, Choudhury and Hahne 1998). What waits behind a large
-        // message leaves one more: the last slot is for the chunks that it waits for.
-        let waits = u32::from(!self.endpoints.pending[ep].is_empty());
-        if self.endpoints.slots_held(ep) + waits >= self.segments.slab.free_len() as u32 {
+        // message counts as well, and the last slot is for the chunks that it waits for.
+        let waiting = self.endpoints.pending[ep].len() as u32;
+        if self.endpoints.slots_held(ep) + waiting >= self.segments.slab.free_len() as u32 {
             return Err(self.again());
         }
         match self.segments.take(ep, 0, len as u32) {

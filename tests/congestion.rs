@@ -38,6 +38,7 @@ struct Outcome {
     /// Of all segments.
     resent: f64,
     slowest_to_median: f64,
+    #[allow(dead_code, reason = "printed")]
     srtt_us: f64,
 }
 

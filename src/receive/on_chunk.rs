@@ -97,7 +97,7 @@ fn find_or_open<P: Port>(
     // What is in order may use all; what is early leaves half, so that it cannot keep out what
     // it waits for.
     let of_peer = c.endpoints.receiving[ep].len() as u32;
-    let of_peer_max = c.config.half_received_per_peer_max / if early { 2 } else { 1 };
+    let of_peer_max = c.limits.half_received_per_peer / if early { 2 } else { 1 };
     if of_peer >= of_peer_max || !c.fragments.has_room(early) || !c.buffers.has_room(total, early) {
         c.counters.drops_no_memory += 1;
         return None;
