@@ -122,6 +122,7 @@ commands() {
     pingpong --port udp --faults "$bad" --seed 7
     pingpong --port libfabric --provider udp
     pingpong --port libfabric --provider udp --faults "$bad" --seed 7
+    step 'tickwire soak' 120 target/release/tickwire soak --seconds 5 --sizes 8,8K,1M
 }
 
 # On networks that really lose datagrams. Leave to make namespaces is nothing that CI could install.
@@ -141,6 +142,7 @@ simulated_hosts() {
         skip 'simulated hosts lose what they should' 'no python3 (apt-get install python3-minimal)'
     fi
     step 'two hosts, 1 % loss' 180 scripts/two-hosts target/release/tickwire 1
+    step 'lossy hosts' 300 scripts/lossy-hosts target/release/tickwire
 }
 
 fuzz() {

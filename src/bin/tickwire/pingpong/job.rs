@@ -1,31 +1,28 @@
 //! Starting both sides, and the loop of each.
 
-use super::report::{Report, Row, say};
-use super::side::{END, MEASURER, Side};
-use super::{Args, PortName};
+use super::Args;
+use super::report::{Report, Row, print_counters};
+use super::side::{ECHOER, END, MEASURER, Side};
+use crate::open::{JobPort, PortUser, engine_config, with_port};
+use crate::process::{self, Spawned, say};
 use hdrhistogram::Histogram;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use tickwire::bootstrap;
 use tickwire::ports::Port;
-use tickwire::ports::faults::{FaultConfig, Faults};
-use tickwire::ports::libfabric::{Libfabric, LibfabricConfig};
 use tickwire::ports::sim::{LinkModel, SimNet, SimPort, SimPortConfig};
-use tickwire::ports::udp::{Udp, UdpConfig};
-use tickwire::{Config, EndpointHandle, Engine, JobKey, PeerAddress, Rank};
+use tickwire::{EndpointHandle, Engine, PeerAddress, bootstrap};
 
 /// How long the echoing process may take to end once it has nothing more to do.
 const END_TIME: Duration = Duration::from_secs(10);
 
-/// Ends the echoing process in every outcome.
-struct Peer(Child);
+/// The echoing process.
+struct Peer(Spawned);
 
 impl Peer {
     /// An error when the process has failed. It ends well only after the last message.
     fn check(&mut self) -> Result<(), String> {
-        match self.0.try_wait() {
+        match self.0.0.try_wait() {
             Ok(Some(status)) if !status.success() => {
                 Err(format!("the echoing process failed: {status}"))
             }
@@ -38,7 +35,7 @@ impl Peer {
     fn finish(&mut self) -> Result<String, String> {
         let until = Instant::now() + END_TIME;
         let status = loop {
-            match self.0.try_wait().map_err(|error| error.to_string())? {
+            match self.0.0.try_wait().map_err(|error| error.to_string())? {
                 Some(status) => break status,
                 None if Instant::now() > until => {
                     return Err(format!("the echoing process does not end within {END_TIME:?}"));
@@ -51,18 +48,10 @@ impl Peer {
         }
         // One line, so it fits the pipe: nothing had to read it before the end.
         let mut text = String::new();
-        if let Some(stdout) = self.0.stdout.as_mut() {
+        if let Some(stdout) = self.0.0.stdout.as_mut() {
             stdout.read_to_string(&mut text).map_err(|error| error.to_string())?;
         }
         Ok(text)
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to kill.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -80,7 +69,7 @@ pub fn measuring(args: &Args) -> Result<(), String> {
     if args.listen.is_some() {
         say(format_args!("on the other host: {}", other_line(args, at)))?;
     } else {
-        peer = Some(start_peer(args, at)?);
+        peer = Some(Peer(process::start(&peer_args(args, at))?));
     }
     let mut calls = 0u32;
     let mut watch_peer = || match &mut peer {
@@ -93,9 +82,8 @@ pub fn measuring(args: &Args) -> Result<(), String> {
             Ok(())
         }
     };
-    let measured = with_engine(args, Rank(MEASURER), at, patience, |engine| {
-        measure_any(engine, args, &mut report, &mut watch_peer)
-    });
+    let role = Role::Measures(&mut report, &mut watch_peer);
+    let measured = with_port(&args.job, MEASURER, Pair { args, at, patience, role });
     if let Some(peer) = &mut peer {
         // What became of the other side says more than that it did not answer.
         if measured.is_err() {
@@ -111,27 +99,11 @@ pub fn measuring(args: &Args) -> Result<(), String> {
 
 /// The side that echoes.
 pub fn echoing(args: &Args, rendezvous: SocketAddr) -> Result<(), String> {
-    if args.child {
-        // The parent holds our standard input: when it closes, nobody needs us any more.
-        std::thread::spawn(|| {
-            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-            std::process::exit(3);
-        });
+    if args.job.child {
+        process::end_with_parent();
     }
-    let patience = Duration::from_secs(30);
-    with_engine(args, Rank(1), rendezvous, patience, |engine| echo_any(engine, args))
-}
-
-fn start_peer(args: &Args, at: SocketAddr) -> Result<Peer, String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    Command::new(program)
-        .args(peer_args(args, at))
-        .arg("--child")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map(Peer)
-        .map_err(|error| format!("starting the echoing process: {error}"))
+    let pair = Pair { args, at: rendezvous, patience: Duration::from_secs(30), role: Role::Echoes };
+    with_port(&args.job, ECHOER, pair)
 }
 
 fn peer_args(args: &Args, at: SocketAddr) -> Vec<String> {
@@ -141,20 +113,9 @@ fn peer_args(args: &Args, at: SocketAddr) -> Vec<String> {
         false => at.to_string(),
     };
     let mut out = vec!["pingpong".into(), format!("--connect={to}")];
-    out.push(format!("--port={}", args.port.as_str()));
-    out.push(format!("--key={}", args.key));
-    out.push(format!("--seed={}", args.seed));
+    out.extend(args.job.arguments());
     out.push(format!("--timeout={}", args.timeout));
-    if let Some(provider) = &args.provider {
-        out.push(format!("--provider={provider}"));
-    }
-    if let Some(faults) = &args.faults {
-        out.push(format!("--faults={faults}"));
-    }
-    if args.checksum() {
-        out.push("--checksum".into());
-    }
-    if let (Some(bind), None) = (args.bind, args.listen) {
+    if let (Some(bind), None) = (args.job.bind, args.listen) {
         out.push(format!("--bind={bind}"));
     }
     out
@@ -164,109 +125,43 @@ fn other_line(args: &Args, at: SocketAddr) -> String {
     format!("tickwire {} --bind=ADDRESS_OF_THAT_HOST", peer_args(args, at).join(" "))
 }
 
-/// An engine over any of the ports, with or without faults.
-enum AnyEngine<'a> {
-    Udp(&'a mut Engine<Udp>, EndpointHandle),
-    UdpFaults(&'a mut Engine<Faults<Udp>>, EndpointHandle),
-    Libfabric(&'a mut Engine<Libfabric>, EndpointHandle),
-    LibfabricFaults(&'a mut Engine<Faults<Libfabric>>, EndpointHandle),
+/// What this side does.
+enum Role<'a> {
+    Measures(&'a mut Report, &'a mut dyn FnMut() -> Result<(), String>),
+    Echoes,
 }
 
-fn measure_any(
-    engine: AnyEngine<'_>,
-    args: &Args,
-    report: &mut Report,
-    pump: &mut dyn FnMut() -> Result<(), String>,
-) -> Result<(), String> {
-    match engine {
-        AnyEngine::Udp(e, peer) => measure(e, peer, args, report, pump),
-        AnyEngine::UdpFaults(e, peer) => {
-            measure(e, peer, args, report, pump)?;
-            report.fault_counters = Some(e.port().fault_counters());
-            Ok(())
-        }
-        AnyEngine::Libfabric(e, peer) => {
-            report.provider = Some(e.port().provider().to_owned());
-            measure(e, peer, args, report, pump)
-        }
-        AnyEngine::LibfabricFaults(e, peer) => {
-            report.provider = Some(e.port().inner().provider().to_owned());
-            measure(e, peer, args, report, pump)?;
-            report.fault_counters = Some(e.port().fault_counters());
-            Ok(())
-        }
-    }
-}
-
-fn echo_any(engine: AnyEngine<'_>, args: &Args) -> Result<(), String> {
-    match engine {
-        AnyEngine::Udp(e, peer) => echo(e, peer, args),
-        AnyEngine::UdpFaults(e, peer) => echo(e, peer, args),
-        AnyEngine::Libfabric(e, peer) => echo(e, peer, args),
-        AnyEngine::LibfabricFaults(e, peer) => echo(e, peer, args),
-    }
-}
-
-fn engine_config(args: &Args, rank: Rank) -> Config {
-    let mut config = Config::new(rank, JobKey(args.key));
-    config.peers_max = 4;
-    config.checksum = args.checksum();
-    config
-}
-
-/// Opens the port, builds the engine, meets the other side, runs `body`.
-fn with_engine(
-    args: &Args,
-    rank: Rank,
-    rendezvous: SocketAddr,
+/// One side of the job, which meets the other one at `at`.
+struct Pair<'a> {
+    args: &'a Args,
+    at: SocketAddr,
     patience: Duration,
-    body: impl FnOnce(AnyEngine<'_>) -> Result<(), String>,
-) -> Result<(), String> {
-    let seed = args.seed ^ (u64::from(rank.0) << 32);
-    let meet = |address: PeerAddress| -> Result<(PeerAddress, bootstrap::Joined), String> {
-        let joined = bootstrap::join(rendezvous, Some(rank.0), &address.to_bytes(), patience)
-            .map_err(|error| error.to_string())?;
-        let other = &joined.blobs[1 - rank.0 as usize];
-        let other = PeerAddress::from_bytes(other).map_err(|error| error.to_string())?;
-        Ok((other, joined))
-    };
-    macro_rules! run {
-        ($port:expr, $variant:ident) => {{
-            let mut engine =
-                Engine::new(engine_config(args, rank), $port).map_err(|error| error.to_string())?;
-            let (other, _joined) = meet(engine.local_address())?;
-            let peer = engine.add_peer(&other).map_err(|error| error.to_string())?;
-            if rank.0 == MEASURER {
-                say(format_args!("{}; {}", engine.port().describe(), engine.limits_text()))?;
-            }
-            body(AnyEngine::$variant(&mut engine, peer))
-        }};
-    }
-    if args.port == PortName::Udp {
-        let mut config = UdpConfig::default();
-        config.bind = args.bind.or(config.bind);
-        let port = Udp::open(&config).map_err(|error| error.to_string())?;
-        if rank.0 == MEASURER {
-            port.warnings().iter().for_each(|warning| eprintln!("warning: {warning}"));
-        }
-        match &args.faults {
-            None => run!(port, Udp),
-            Some(faults) => run!(faulty(port, faults, seed)?, UdpFaults),
-        }
-    } else {
-        let mut config =
-            LibfabricConfig { provider: args.provider.clone(), ..LibfabricConfig::default() };
-        config.bind = args.bind.or(config.bind);
-        let port = Libfabric::open(&config).map_err(|error| error.to_string())?;
-        match &args.faults {
-            None => run!(port, Libfabric),
-            Some(faults) => run!(faulty(port, faults, seed)?, LibfabricFaults),
-        }
-    }
+    role: Role<'a>,
 }
 
-fn faulty<P: Port>(port: P, faults: &FaultConfig, seed: u64) -> Result<Faults<P>, String> {
-    Faults::new(port, *faults, seed).map_err(|error| error.to_string())
+impl PortUser for Pair<'_> {
+    fn run<P: JobPort>(self, port: P) -> Result<(), String> {
+        let Self { args, at, patience, role } = self;
+        let rank = if matches!(role, Role::Echoes) { ECHOER } else { MEASURER };
+        let mut engine = Engine::new(engine_config(&args.job, rank, 2), port)
+            .map_err(|error| error.to_string())?;
+        let blob = engine.local_address().to_bytes();
+        let joined =
+            bootstrap::join(at, Some(rank), &blob, patience).map_err(|error| error.to_string())?;
+        let other = PeerAddress::from_bytes(&joined.blobs[1 - rank as usize])
+            .map_err(|error| error.to_string())?;
+        let peer = engine.add_peer(&other).map_err(|error| error.to_string())?;
+        match role {
+            Role::Echoes => echo(&mut engine, peer, args),
+            Role::Measures(report, pump) => {
+                say(format_args!("{}; {}", engine.port().describe(), engine.limits_text()))?;
+                report.provider = engine.port().provider_name().map(str::to_owned);
+                measure(&mut engine, peer, args, report, pump)?;
+                report.fault_counters = engine.port().faults_seen();
+                Ok(())
+            }
+        }
+    }
 }
 
 /// Ticks and looks after progress: an error of a side, or silence for too long, ends the job.
@@ -370,7 +265,7 @@ fn measure<P: Port>(
 }
 
 fn echo<P: Port>(engine: &mut Engine<P>, peer: EndpointHandle, args: &Args) -> Result<(), String> {
-    let mut side = Side::new(1);
+    let mut side = Side::new(ECHOER);
     let mut watch = Watch::new(args);
     while !side.ended {
         watch.tick(engine, &mut side)?;
@@ -382,12 +277,11 @@ fn echo<P: Port>(engine: &mut Engine<P>, peer: EndpointHandle, args: &Args) -> R
     // no failure, so this wait is bounded and its outcome does not matter.
     let patience = 500_000_000;
     engine.tick_until(&mut side, patience, |context| context.is_drained(peer));
-    if args.child {
-        let counters =
-            serde_json::to_string(engine.counters()).map_err(|error| error.to_string())?;
-        say(format_args!("{counters}"))?;
+    let counters = serde_json::to_value(engine.counters()).map_err(|error| error.to_string())?;
+    if args.job.child {
+        return say(format_args!("{counters}"));
     }
-    Ok(())
+    print_counters("this side", &counters)
 }
 
 /// Answers resends of a side whose last acks were lost, for a while.
@@ -397,7 +291,7 @@ fn linger<P: Port>(
     args: &Args,
     pump: &mut dyn FnMut() -> Result<(), String>,
 ) -> Result<(), String> {
-    let lossy = args.faults.is_some() || args.listen.is_some();
+    let lossy = args.job.faults.is_some() || args.listen.is_some();
     let linger_ns = if lossy { 300_000_000 } else { 2_000_000 };
     let end = engine.port().now() + linger_ns;
     while engine.port().now() < end {
@@ -411,7 +305,7 @@ fn linger<P: Port>(
 pub fn simulated(args: &Args) -> Result<(), String> {
     let mut model =
         LinkModel { latency_ns: 1000, bytes_per_s: 10_000_000_000, ..Default::default() };
-    if let Some(faults) = &args.faults {
+    if let Some(faults) = &args.job.faults {
         model.loss = faults.loss;
         model.dup = faults.dup;
         model.corrupt = faults.corrupt;
@@ -419,12 +313,12 @@ pub fn simulated(args: &Args) -> Result<(), String> {
         model.reorder_places_max = faults.reorder_places_max;
         model.reorder_delay_ns = 200_000;
     }
-    let net = SimNet::new(args.seed, model);
+    let net = SimNet::new(args.job.seed, model);
     let open = |rank| {
-        let config = engine_config(args, Rank(rank));
+        let config = engine_config(&args.job, rank, 2);
         Engine::new(config, net.port(SimPortConfig::default())).map_err(|error| error.to_string())
     };
-    let (mut a, mut b): (Engine<SimPort>, Engine<SimPort>) = (open(0)?, open(1)?);
+    let (mut a, mut b): (Engine<SimPort>, Engine<SimPort>) = (open(MEASURER)?, open(ECHOER)?);
     let (of_a, of_b) = (a.local_address(), b.local_address());
     let to_b = a.add_peer(&of_b).map_err(|error| error.to_string())?;
     let to_a = b.add_peer(&of_a).map_err(|error| error.to_string())?;
@@ -432,7 +326,7 @@ pub fn simulated(args: &Args) -> Result<(), String> {
     say(format_args!(
         "simulated link of 1 us and 10 GB/s, both sides in this process, virtual time"
     ))?;
-    let mut side = Side::new(1);
+    let mut side = Side::new(ECHOER);
     let mut end_sent = false;
     let mut pump = || {
         let idle = b.tick(&mut side).is_idle();

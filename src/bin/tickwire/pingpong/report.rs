@@ -1,6 +1,7 @@
 //! What is printed and written.
 
 use super::Args;
+use crate::process::say;
 use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -120,26 +121,22 @@ impl Report {
         let Some(file) = &mut self.json else { return Ok(()) };
         let json = json!({
             "version": env!("CARGO_PKG_VERSION"),
-            "port": args.port.as_str(),
+            "port": args.job.port.as_str(),
             "provider": self.provider,
             "verified": true,
             "results": self.rows,
             "counters": ours,
             "peer_counters": self.peer_counters,
-            "faults": args.faults.as_ref().map(ToString::to_string),
-            "seed": args.seed,
+            "faults": args.job.faults.as_ref().map(ToString::to_string),
+            "seed": args.job.seed,
         });
         let text = serde_json::to_string_pretty(&json).map_err(|error| error.to_string())?;
         writeln!(file, "{text}").map_err(|error| format!("writing the results: {error}"))
     }
 }
 
-/// Prints a line; an error, not a panic, when nobody reads any more.
-pub fn say(line: std::fmt::Arguments<'_>) -> Result<(), String> {
-    writeln!(std::io::stdout(), "{line}").map_err(|error| format!("standard output: {error}"))
-}
-
-fn print_counters(whose: &str, counters: &Value) -> Result<(), String> {
+/// Prints those that people ask for first.
+pub fn print_counters(whose: &str, counters: &Value) -> Result<(), String> {
     let Some(counters) = counters.as_object() else { return Ok(()) };
     let shown = counters.iter().filter(|(name, n)| {
         let always = ["segments_sent", "segments_resent"].contains(&name.as_str());

@@ -7,8 +7,11 @@ use tickwire::{Context, EndpointHandle, Event, Handler, Message, SendError, Tag,
 /// The message that ends the job.
 pub const END: Tag = Tag(u32::MAX);
 
-/// The rank that measures; the other one is 1.
+/// The rank that measures.
 pub const MEASURER: u32 = 0;
+
+/// The rank that echoes.
+pub const ECHOER: u32 = 1;
 
 /// One side. Contents of message `n` are a function of the sender's rank and `n`.
 pub struct Side {

@@ -1,6 +1,6 @@
 //! The fault campaign: the scenario of each seed of a range, on all cores.
 
-use super::say;
+use crate::process::say;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::cell::RefCell;
 use std::collections::BTreeMap;

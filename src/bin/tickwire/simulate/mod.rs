@@ -105,8 +105,3 @@ fn write_json(out: &mut std::fs::File, report: &Report, wall_s: f64) -> Result<(
     let text = serde_json::to_string_pretty(&json).map_err(|error| error.to_string())?;
     writeln!(out, "{text}").map_err(|error| format!("writing the results: {error}"))
 }
-
-/// Prints a line; an error, not a panic, when nobody reads any more.
-fn say(line: std::fmt::Arguments<'_>) -> Result<(), String> {
-    writeln!(std::io::stdout(), "{line}").map_err(|error| format!("standard output: {error}"))
-}

@@ -1,6 +1,6 @@
 //! The results for people.
 
-use super::say;
+use crate::process::say;
 use serde::Serialize;
 use tickwire::simulation::{ItemReport, Percentiles, Report};
 
