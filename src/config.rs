@@ -66,7 +66,8 @@ pub struct Config {
     /// Segments received before an ack is sent at once. Default: a quarter of the window, at
     /// most 32.
     pub ack_every_segments: u16,
-    /// Retransmission timers. Default: floor 400 us, cap 250 ms, first guess 5 ms.
+    /// Retransmission timers. Default: floor 400 us, cap 250 ms (but at most a sixteenth of
+    /// `dead_after_ns`), first guess 5 ms.
     pub rto: RtoLimits,
     /// Least reordering that is waited for before a segment counts as lost. Default 30 us.
     pub reorder_window_min_ns: u32,
@@ -170,6 +171,13 @@ impl Config {
         self.datagram_limits(caps, window as u32)
     }
 
+    /// Whoever counts as dead soon is asked often enough before.
+    fn rto_limits(&self) -> RtoLimits {
+        let asks = u32::try_from(self.dead_after_ns / 16).unwrap_or(u32::MAX);
+        let RtoLimits { min_ns, max_ns, initial_ns } = self.rto;
+        RtoLimits { min_ns, max_ns: max_ns.min(asks).max(min_ns), initial_ns }
+    }
+
     fn datagram_limits(&self, caps: &PortCaps, window: u32) -> Result<Limits, BuildError> {
         // An ack with a full bitmap and a chunk with something in it must fit.
         let floor = wire::HEADER_BYTES
@@ -205,6 +213,7 @@ impl Config {
             gathers: caps.gathers && !self.checksum,
             completes_at_post: caps.sends_complete_at_post,
             pause_ns: self.dead_after_ns / 8,
+            rto: self.rto_limits(),
             keepalive_ns: self.keepalive_ns.min(self.dead_after_ns / 4),
             half_received_per_peer: self.half_received_per_peer_max.min(2 * window),
             congestion_max,
@@ -245,6 +254,7 @@ pub(crate) struct Limits {
     /// How often an idle peer that is watched is probed: before it would count as dead, too.
     pub keepalive_ns: u64,
     pub half_received_per_peer: u32,
+    pub rto: RtoLimits,
     /// Largest congestion window, and the one to start with.
     pub congestion_max: u32,
     pub congestion_initial: u32,

@@ -53,6 +53,12 @@ impl FreedSlots {
         self.by_channel[usize::from(slot >= self.first_data)].push(slot);
     }
 
+    /// Whether the slot belongs to the priority channel.
+    #[inline]
+    pub fn is_priority(&self, slot: u32) -> bool {
+        slot < self.first_data
+    }
+
     pub fn len(&self, channel: Channel) -> usize {
         self.by_channel[channel as usize].len()
     }
@@ -159,7 +165,9 @@ impl<P: Port> Engine<P> {
     }
 
     /// Adds a peer. Messages may be sent to it at once; they leave when its addresses are in
-    /// ([`crate::Event::PeerReady`], or [`crate::Event::PeerUnreachable`]).
+    /// ([`crate::Event::PeerReady`], or [`crate::Event::PeerUnreachable`]). Another incarnation of
+    /// a rank that is there already takes its place; the former one is reported as dead. One that
+    /// was removed cannot come back in the same incarnation: its numbers have moved on.
     pub fn add_peer(&mut self, address: &PeerAddress) -> Result<EndpointHandle, PeerError> {
         peers::add(&mut self.context, address)
     }

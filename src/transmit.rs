@@ -266,7 +266,7 @@ pub(crate) enum ListEnd {
 #[inline]
 pub(crate) fn timeout_ns<P: Port>(c: &Context<P>, ep: EndpointRow) -> Nanos {
     let e = &c.endpoints;
-    e.rtt[ep].timeout_ns(e.backoff[ep], c.config.ack_delay_ns, &c.config.rto)
+    e.rtt[ep].timeout_ns(e.backoff[ep], c.config.ack_delay_ns, &c.limits.rto)
 }
 
 /// Sets the endpoint's deadline; the wheel only moves when it would fire too late.

@@ -54,7 +54,8 @@ pub(crate) fn on_datagram<P: Port>(
     }
     let is_held = match packet {
         Packet::Data(header, payload) => {
-            let small = on_data::Small { header, payload, slot, held: *held };
+            let is_priority_slot = freed.is_priority(slot);
+            let small = on_data::Small { header, payload, slot, is_priority_slot, held: *held };
             on_data::accept(c, handler, ep, &small)
         }
         Packet::Chunk(_, chunk, payload) => {

@@ -14,6 +14,8 @@ pub(crate) struct Small<'a> {
     pub header: Header,
     pub payload: &'a [u8],
     pub slot: u32,
+    /// The slot belongs to the priority channel.
+    pub is_priority_slot: bool,
     /// Slots that are held already.
     pub held: u32,
 }
@@ -51,8 +53,9 @@ fn accept_early<P: Port>(
     small: &Small<'_>,
 ) -> bool {
     let must_hold = c.config.ordered;
-    if must_hold && small.held >= c.limits.held_slots_max {
-        // Slots must be left for what is missing, of this peer or another.
+    if must_hold && (small.held >= c.limits.held_slots_max || small.is_priority_slot) {
+        // Slots must be left for what is missing, of this peer or another; and for acks, however
+        // often somebody repeats data on their channel.
         c.counters.drops_no_room += 1;
         return false;
     }
