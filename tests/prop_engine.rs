@@ -39,6 +39,7 @@ prop_compose! {
         ordered: bool,
         few in any::<bool>(),
         checksum: bool,
+        authenticate: bool,
     ) -> ClusterConfig {
         let port = SimPortConfig {
             datagram_bytes_max: 512,
@@ -56,7 +57,17 @@ prop_compose! {
         } else {
             |c| c.window_segments = 64
         };
-        ClusterConfig { nodes, seed, model, port, first_seq, ordered, checksum, tweak }
+        ClusterConfig {
+            nodes,
+            seed,
+            model,
+            port,
+            first_seq,
+            ordered,
+            checksum,
+            authenticate,
+            tweak,
+        }
     }
 }
 

@@ -5,8 +5,8 @@ use super::payload;
 use crate::ports::sim::{LinkModel, SimNet, SimPort, SimPortConfig};
 use crate::time::Nanos;
 use crate::{
-    Config, Context, EndpointHandle, Engine, Event, Handler, Incarnation, JobKey, Message, Rank,
-    SendError, Tag, Token,
+    AuthKey, Config, Context, EndpointHandle, Engine, Event, Handler, Incarnation, JobKey, Message,
+    Rank, SendError, Tag, Token,
 };
 use std::collections::VecDeque;
 
@@ -30,6 +30,8 @@ pub struct ClusterConfig {
     pub ordered: bool,
     /// CRC32C on every datagram; needed when the network corrupts.
     pub checksum: bool,
+    /// A tag on every datagram instead.
+    pub authenticate: bool,
     /// Changes the other settings of every engine.
     pub tweak: fn(&mut Config),
 }
@@ -44,6 +46,7 @@ impl Default for ClusterConfig {
             first_seq: u32::MAX - 10,
             ordered: true,
             checksum: false,
+            authenticate: false,
             tweak: |_| {},
         }
     }
@@ -135,12 +138,14 @@ pub struct Cluster {
     next_token: u64,
     scratch: Vec<u8>,
     record: Record,
-    checksum: bool,
+    has_trailers: bool,
 }
 
 impl Cluster {
     /// Shared by all engines of all clusters.
     pub const JOB_KEY: JobKey = JobKey(0x7469_636B);
+    /// Likewise, where they authenticate.
+    pub const AUTH_KEY: AuthKey = AuthKey::from_bytes(*b"sixteen bytes ok");
 
     /// The session word of datagrams from one rank of a fresh cluster to another.
     pub fn session(from: u32, to: u32) -> u32 {
@@ -166,6 +171,7 @@ impl Cluster {
                 engine_config.ranks_max = n;
                 engine_config.ordered = config.ordered;
                 engine_config.checksum = config.checksum;
+                engine_config.authenticate = config.authenticate.then_some(Self::AUTH_KEY);
                 (config.tweak)(&mut engine_config);
                 let engine = Engine::new(engine_config, net.port(config.port.clone()))
                     .expect("the configuration of a simulation is valid");
@@ -195,8 +201,8 @@ impl Cluster {
                 }
             }
         }
-        let (record, checksum) = (Record::default(), config.checksum);
-        Self { net, nodes, next_token: 0, scratch: Vec::new(), record, checksum }
+        let (record, has_trailers) = (Record::default(), config.checksum || config.authenticate);
+        Self { net, nodes, next_token: 0, scratch: Vec::new(), record, has_trailers }
     }
 
     /// Records what passes from now on, for the hostile operations. Takes the network's tap.
@@ -209,9 +215,9 @@ impl Cluster {
         self.record.get(index)
     }
 
-    /// Whether all datagrams carry a checksum.
-    pub fn has_checksums(&self) -> bool {
-        self.checksum
+    /// Whether all datagrams carry a checksum or a tag.
+    pub fn has_trailers(&self) -> bool {
+        self.has_trailers
     }
 
     /// The network.

@@ -68,6 +68,10 @@ pub struct Args {
     /// CRC32C over each datagram (on by itself when faults corrupt)
     #[arg(long)]
     checksum: bool,
+    /// An authentication tag on each datagram. The key of both sides is made for the run; of two hosts,
+    /// each has it in TICKWIRE_KEY (32 hexadecimal digits)
+    #[arg(long)]
+    authenticate: bool,
     /// Write the results as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -84,7 +88,8 @@ pub struct Args {
 
 impl Args {
     fn checksum(&self) -> bool {
-        self.checksum || self.faults.as_ref().is_some_and(|faults| faults.corrupt > 0.0)
+        let corrupts = self.faults.as_ref().is_some_and(|faults| faults.corrupt > 0.0);
+        !self.authenticate && (self.checksum || corrupts)
     }
 
     /// Round trips for messages of `size` bytes: about 256 MiB each way at most, at least 8.
