@@ -3,6 +3,7 @@
 use crate::error::PeerError;
 use crate::ids::{Incarnation, Rank};
 use crate::ports::RawAddress;
+use crate::wire::Integrity;
 
 const MAGIC: [u8; 4] = *b"twA1";
 const NAME_BYTES_MAX: usize = 64;
@@ -24,8 +25,8 @@ pub struct PeerAddress {
     pub message_bytes_max: u64,
     /// Its largest window in segments.
     pub window_segments: u16,
-    /// Whether its datagrams carry checksums.
-    pub checksum: bool,
+    /// What its datagrams end in. The key of a tag is in no address.
+    pub integrity: Integrity,
     /// For people, such as `host:pid`; at most 64 bytes.
     pub name: String,
     /// Transport addresses: priority channel, data channel.
@@ -42,7 +43,7 @@ impl PeerAddress {
         out.extend(self.datagram_bytes_max.to_le_bytes());
         out.extend(self.message_bytes_max.to_le_bytes());
         out.extend(self.window_segments.to_le_bytes());
-        out.push(u8::from(self.checksum));
+        out.push(self.integrity as u8);
         let mut name_bytes = self.name.len().min(NAME_BYTES_MAX);
         while !self.name.is_char_boundary(name_bytes) {
             name_bytes -= 1;
@@ -69,7 +70,8 @@ impl PeerAddress {
             datagram_bytes_max: rest.u32()?,
             message_bytes_max: u64::from_le_bytes(rest.array()?),
             window_segments: u16::from_le_bytes(rest.array()?),
-            checksum: rest.array::<1>()?[0] != 0,
+            integrity: Integrity::from_byte(rest.array::<1>()?[0])
+                .ok_or(PeerError::BadAddress("its integrity mode is unknown"))?,
             name: std::str::from_utf8(rest.part(NAME_BYTES_MAX)?)
                 .map_err(|_| PeerError::BadAddress("the name is not UTF-8"))?
                 .to_owned(),
@@ -123,7 +125,7 @@ mod tests {
             datagram_bytes_max: 1472,
             message_bytes_max: 1 << 40,
             window_segments: 256,
-            checksum: true,
+            integrity: Integrity::Tag,
             name: "node7:99".into(),
             channels: [
                 RawAddress::from_bytes(&[1, 2]).unwrap(),

@@ -2,11 +2,11 @@
 
 use crate::congestion::Congestion;
 use crate::error::BuildError;
-use crate::ids::{Incarnation, JobKey, Rank};
+use crate::ids::{AuthKey, Incarnation, JobKey, Rank};
 use crate::ports::PortCaps;
 use crate::rto::RtoLimits;
 use crate::time::{MILLIS, SECONDS};
-use crate::wire;
+use crate::wire::{self, Integrity};
 
 /// Everything that can be set. All fields have working defaults but rank and job key, which
 /// [`Config::new`] asks for. Memory costs are stated where they matter.
@@ -61,6 +61,9 @@ pub struct Config {
     pub ordered: bool,
     /// CRC32C over each datagram; equal in the whole job. Default false.
     pub checksum: bool,
+    /// A tag on each datagram, made with this key, that strangers can neither make nor repeat; on
+    /// or off in the whole job, and takes the place of the checksum. Default off.
+    pub authenticate: Option<AuthKey>,
     /// How long an ack may wait for data to ride on. Default 20 us.
     pub ack_delay_ns: u32,
     /// Segments received before an ack is sent at once. Default: a quarter of the window, at
@@ -113,6 +116,7 @@ impl Config {
             buffers_kept_bytes_max: 64 << 20,
             ordered: true,
             checksum: false,
+            authenticate: None,
             ack_delay_ns: 20_000,
             ack_every_segments: 0,
             rto: RtoLimits { min_ns: 400_000, max_ns: 250_000_000, initial_ns: 5_000_000 },
@@ -123,6 +127,15 @@ impl Config {
             completions_per_tick_max: 256,
             burst_segments: 32,
             pack_ahead_segments: 32,
+        }
+    }
+
+    /// What datagrams end in.
+    pub fn integrity(&self) -> Integrity {
+        match (&self.authenticate, self.checksum) {
+            (Some(_), _) => Integrity::Tag,
+            (None, true) => Integrity::Checksum,
+            (None, false) => Integrity::None,
         }
     }
 
@@ -181,7 +194,7 @@ impl Config {
     fn datagram_limits(&self, caps: &PortCaps, window: u32) -> Result<Limits, BuildError> {
         // An ack with a full bitmap and a chunk with something in it must fit.
         let floor = wire::HEADER_BYTES
-            + wire::CHECKSUM_BYTES
+            + wire::TAG_BYTES
             + (window as usize / 8).max(wire::chunk::EXTRA_BYTES + 16);
         let datagram = caps.datagram_bytes_max;
         // Payload lengths travel in 16 bits.
@@ -210,7 +223,8 @@ impl Config {
             held_slots_max: receive_slots / 2,
             send_depth: caps.send_depth as u32,
             ack_every,
-            gathers: caps.gathers && !self.checksum,
+            integrity: self.integrity(),
+            gathers: caps.gathers && self.integrity() == Integrity::None,
             completes_at_post: caps.sends_complete_at_post,
             pause_ns: self.dead_after_ns / 8,
             rto: self.rto_limits(),
@@ -247,6 +261,8 @@ pub(crate) struct Limits {
     pub held_slots_max: u32,
     pub send_depth: u32,
     pub ack_every: u16,
+    pub integrity: Integrity,
+    /// Only where nothing has to be computed over the payload.
     pub gathers: bool,
     pub completes_at_post: bool,
     /// A gap between two ticks counts as at most this much silence of the peers.

@@ -158,7 +158,7 @@ impl<P: Port> Engine<P> {
             datagram_bytes_max: c.limits.datagram_bytes,
             message_bytes_max: c.config.message_bytes_max,
             window_segments: c.config.window_segments,
-            checksum: c.config.checksum,
+            integrity: c.limits.integrity,
             name: c.config.name.clone(),
             channels: Channel::ALL.map(|channel| c.rail.port.local_address(channel)),
         }

@@ -2,6 +2,7 @@
 
 use crate::ids::Rank;
 use crate::ports::PortError;
+use crate::wire::Integrity;
 
 /// Why an engine cannot be built.
 #[derive(Debug, thiserror::Error)]
@@ -69,12 +70,16 @@ pub enum PeerError {
         name: String,
     },
     /// Both sides must use the same integrity mode.
-    #[error("rank {} ({name}): checksums are on at one side only", rank.0)]
-    ChecksumMismatch {
+    #[error("rank {} ({name}): its datagrams end in {theirs}, ours in {ours}", rank.0)]
+    IntegrityMismatch {
         /// Its rank.
         rank: Rank,
         /// Its name.
         name: String,
+        /// What its datagrams end in.
+        theirs: Integrity,
+        /// What ours end in.
+        ours: Integrity,
     },
     /// Both sides must use the same largest window.
     #[error("rank {} ({name}): its window is {theirs} segments, ours {ours}", rank.0)]

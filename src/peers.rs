@@ -12,7 +12,7 @@ use crate::liveness;
 use crate::ports::{Channel, Port, PortPeer};
 use crate::receive;
 use crate::rto::{ReorderScale, Rtt};
-use crate::state::endpoints::{Early, Inserting, LiveMillis, flag};
+use crate::state::endpoints::{Early, Inserting, LiveMillis, PeerTurns, flag};
 use crate::state::fragments::Buffer;
 use crate::wire;
 use tickwire_tables::seq::Seq;
@@ -29,7 +29,7 @@ pub(crate) fn add<P: Port>(
         return Err(PeerError::Full { peers_max: c.config.peers_max });
     };
     let datagram = c.limits.datagram_bytes.min(address.datagram_bytes_max) as usize;
-    let payload = wire::data::payload_bytes_max(datagram, c.config.checksum) as u16;
+    let payload = wire::data::payload_bytes_max(datagram, c.limits.integrity) as u16;
     let window = c.limits.congestion_initial;
     if let Some(former) = c.endpoints.by_rank(address.rank.0) {
         replace(c, former);
@@ -42,6 +42,8 @@ pub(crate) fn add<P: Port>(
     e.send_limit[ep] = first.add(FIRST_WINDOW);
     e.congestion[ep] = CongestionWindow::new(window);
     e.expected[ep] = Seq::new(address.first_seq);
+    e.turns[ep] = PeerTurns::default();
+    e.controls[ep] = [0; 2];
     e.flags[ep] = 0;
     e.arrivals_unacked[ep] = 0;
     e.rtt[ep] = Rtt::default();
@@ -58,7 +60,7 @@ pub(crate) fn add<P: Port>(
     e.fragment_id_next[ep] = 0;
     e.name[ep] = address.name.clone().into();
     let raw = address.channels.clone();
-    e.inserting[ep] = Some(Box::new(Inserting { raw, started: 0, done: 0, error: None }));
+    e.inserting.insert(ep, Inserting { raw, started: 0, done: 0, error: None });
     e.list_rank(address.rank, Some(ep));
     c.lists.to_insert.push(ep);
     Ok(c.endpoints.slab.handle(ep))
@@ -84,8 +86,9 @@ fn check<P: Port>(c: &Context<P>, address: &PeerAddress) -> Result<(), PeerError
     if address.job_check != c.job_check {
         return Err(PeerError::WrongJob { rank, name });
     }
-    if address.checksum != c.config.checksum {
-        return Err(PeerError::ChecksumMismatch { rank, name });
+    let (theirs, ours) = (address.integrity, c.limits.integrity);
+    if theirs != ours {
+        return Err(PeerError::IntegrityMismatch { rank, name, theirs, ours });
     }
     let (theirs, ours) = (address.window_segments, c.config.window_segments);
     if theirs != ours {
@@ -173,7 +176,7 @@ pub(crate) fn release<P: Port>(
             c.rail.port.remove(channel, peer);
         }
     }
-    c.endpoints.inserting[ep] = None;
+    c.endpoints.inserting.remove(&ep);
     finish::report(c, handler);
 }
 

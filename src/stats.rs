@@ -77,6 +77,11 @@ counters! {
         drops_wrong_length,
         /// Dropped: checksum does not match.
         drops_bad_checksum,
+        /// Dropped: the tag does not match: changed, forged, of another key, or of an earlier turn.
+        drops_bad_tag,
+        /// Dropped: a standalone ack, probe or bye that is no newer than one before it (only with
+        /// `authenticate`).
+        drops_stale_ack,
         /// Dropped: no peer of that rank.
         drops_unknown_rank,
         /// Dropped: another session: sent by or meant for an earlier process, or forged.

@@ -7,6 +7,7 @@
 use crate::context::Context;
 use crate::finish;
 use crate::ids::{EndpointRow, SegmentRow};
+use crate::integrity;
 use crate::liveness;
 use crate::ports::{Channel, Gather, Port, SendOp};
 use crate::state::endpoints::flag as ep_flag;
@@ -14,7 +15,7 @@ use crate::state::fragments::Buffer;
 use crate::state::segments::flag;
 use crate::time::{MILLIS, Nanos, coarse_elapsed_ns};
 use crate::window;
-use crate::wire::{self, AckDelay, HEADER_BYTES, Header, Kind};
+use crate::wire::{self, AckDelay, HEADER_BYTES, Header, Integrity, Kind};
 use tickwire_tables::handle::Row;
 
 /// A peer that nothing was sent to for this long starts with a small congestion window again.
@@ -41,8 +42,7 @@ pub(crate) fn may_send_new<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> bool
 #[inline]
 pub(crate) fn first<P: Port>(c: &mut Context<P>, ep: EndpointRow, seg: SegmentRow) {
     let e = &mut c.endpoints;
-    let seq = e.next_seq[ep];
-    e.next_seq[ep] = seq.next();
+    let seq = e.take_next_seq(ep);
     c.segments.seq[seg] = seq;
     let ring = e.flight_of(ep);
     e.flights.rings.set(ring, seq.get(), seg.index() as u32);
@@ -113,9 +113,9 @@ fn write<P: Port>(c: &mut Context<P>, ep: EndpointRow, seg: SegmentRow) -> SendO
         return op;
     }
     op.len_bytes += payload;
-    if c.config.checksum {
-        wire::write_checksum(bytes, op.len_bytes as usize);
-        op.len_bytes += wire::CHECKSUM_BYTES as u32;
+    if c.limits.integrity != Integrity::None {
+        let number = wire::extend(header.seq.get(), c.endpoints.next_seq64(ep));
+        op.len_bytes = integrity::seal(c, ep, slot, op.len_bytes as usize, number) as u32;
     }
     op
 }

@@ -39,6 +39,7 @@ prop_compose! {
         ordered: bool,
         few in any::<bool>(),
         checksum: bool,
+        authenticate: bool,
     ) -> ClusterConfig {
         let port = SimPortConfig {
             datagram_bytes_max: 512,
@@ -57,7 +58,8 @@ prop_compose! {
             |c| c.window_segments = 64
         };
         let rest = ClusterConfig::default();
-        ClusterConfig { nodes, seed, model, port, first_seq, ordered, checksum, tweak, ..rest }
+        let rest = ClusterConfig { checksum, authenticate, tweak, ..rest };
+        ClusterConfig { nodes, seed, model, port, first_seq, ordered, ..rest }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use tickwire::ports::Channel;
 use tickwire::ports::sim::{LinkModel, SimNet, SimPort, SimPortConfig};
-use tickwire::wire::{AckDelay, ChunkHeader, HEADER_BYTES, Header, Kind, chunk};
+use tickwire::wire::{AckDelay, ChunkHeader, HEADER_BYTES, Header, Integrity, Kind, chunk};
 use tickwire::{Config, Context, EndpointHandle, Engine, Event, Incarnation, JobKey, Rank, Tag};
 use tickwire_tables::seq::Seq;
 
@@ -323,7 +323,7 @@ fn a_chunk_must_fit_its_message() {
         datagram.header.payload_bytes = payload as u16;
         datagram
     };
-    let grid = chunk::payload_bytes_max(1472, false);
+    let grid = chunk::payload_bytes_max(1472, Integrity::None);
     for (datagram, counter) in [
         (chunk(100, 0, 0), "drops_off_grid_chunk"),
         (chunk(100, 0, 99), "drops_off_grid_chunk"),

@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use tickwire::ports::Channel;
 use tickwire::ports::sim::{LinkModel, SimNet, SimPort, SimPortConfig};
 use tickwire::simulation::payload;
-use tickwire::wire::{AckDelay, ChunkHeader, HEADER_BYTES, Header, Kind, chunk};
+use tickwire::wire::{AckDelay, ChunkHeader, HEADER_BYTES, Header, Integrity, Kind, chunk};
 use tickwire::{
     Config, Context, EndpointHandle, Engine, Event, Handler, Incarnation, JobKey, Rank, Tag,
 };
@@ -15,7 +15,7 @@ use tickwire_tables::seq::Seq;
 
 const STEPS_MAX: usize = 128;
 const DATAGRAM_BYTES: usize = 256;
-const CHUNK_BYTES: usize = chunk::payload_bytes_max(DATAGRAM_BYTES, false);
+const CHUNK_BYTES: usize = chunk::payload_bytes_max(DATAGRAM_BYTES, Integrity::None);
 /// Lengths of the messages: one chunk, one chunk exactly, one byte more, many chunks.
 const LENGTHS: [usize; 4] = [5, CHUNK_BYTES, CHUNK_BYTES + 1, 20 * CHUNK_BYTES + 7];
 const FIRST_SEQ: u32 = u32::MAX - 3;

@@ -46,6 +46,7 @@ struct Setup {
     reorder: u8,
     first_seq: u32,
     seed: u64,
+    authenticate: bool,
 }
 
 impl Setup {
@@ -72,6 +73,7 @@ impl Setup {
             first_seq: self.first_seq,
             ordered: self.ordered,
             checksum: self.checksum,
+            authenticate: self.authenticate,
             // Small tables: they fill up sooner, and are quicker to build.
             tweak: if self.few_slots {
                 |c| {

@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tickwire::PeerAddress;
-use tickwire::wire::{self, ChunkHeader, HEADER_BYTES, Header, Packet, chunk};
+use tickwire::{AuthKey, PeerAddress};
+use tickwire::wire::{self, ChunkHeader, HEADER_BYTES, Header, Integrity, Packet, Turns, chunk};
 
 /// The first four bytes of the input name the job, so that inputs need not guess it.
 const JOB_BYTES: usize = 4;
@@ -26,13 +26,13 @@ fn encode(packet: &Packet<'_>, bitmap: &[u8]) -> Vec<u8> {
     out
 }
 
-fn check(bytes: &[u8], job: u32, checksum: bool) {
-    let Ok(packet) = wire::parse(bytes, job, checksum) else { return };
+fn check(bytes: &[u8], job: u32, mode: Integrity) {
+    let Ok(packet) = wire::parse(bytes, job, mode) else { return };
     let (header, extra) = match &packet {
         Packet::Data(header, _) | Packet::Ack(header, _) => (header, 0),
         Packet::Chunk(header, ..) => (header, chunk::EXTRA_BYTES),
     };
-    let body = HEADER_BYTES + extra..HEADER_BYTES + extra + header.payload_bytes as usize;
+    let body = HEADER_BYTES + extra..wire::body_end(header);
     let again = encode(&packet, &bytes[body.clone()]);
     assert_eq!(again, bytes[..body.end], "written back, it differs");
     if let Packet::Ack(_, bitmap) = &packet {
@@ -47,11 +47,11 @@ fn check(bytes: &[u8], job: u32, checksum: bool) {
     {
         assert!(chunk.offset_bytes + payload.len() as u64 <= chunk.total_bytes);
     }
-    if checksum {
+    if mode == Integrity::Checksum {
         // Any one wrong bit is noticed.
         let mut wrong = bytes.to_vec();
         wrong[body.end / 2] ^= 0x10;
-        assert!(wire::parse(&wrong, job, true).is_err());
+        assert!(wire::parse(&wrong, job, mode).is_err());
     }
 }
 
@@ -62,17 +62,25 @@ fuzz_target!(|data: &[u8]| {
     }
     let Some((job, bytes)) = data.split_first_chunk::<JOB_BYTES>() else { return };
     let job = u32::from_le_bytes(*job);
-    check(bytes, job, false);
-    check(bytes, job, true);
+    for mode in [Integrity::None, Integrity::Checksum, Integrity::Tag] {
+        check(bytes, job, mode);
+    }
     // The same with a checksum that fits, which no fuzzer would guess.
-    if let Ok(packet) = wire::parse(bytes, job, false) {
-        let extra = if matches!(packet, Packet::Chunk(..)) { chunk::EXTRA_BYTES } else { 0 };
+    if let Ok(packet) = wire::parse(bytes, job, Integrity::None) {
         let (Packet::Data(header, _) | Packet::Chunk(header, ..) | Packet::Ack(header, _)) = packet;
-        let end = HEADER_BYTES + extra + header.payload_bytes as usize;
+        let end = wire::body_end(&header);
         let mut sealed = bytes[..end].to_vec();
         sealed.extend([0; wire::CHECKSUM_BYTES]);
         wire::write_checksum(&mut sealed, end);
-        assert!(wire::parse(&sealed, job, true).is_ok());
-        check(&sealed, job, true);
+        assert!(wire::parse(&sealed, job, Integrity::Checksum).is_ok());
+        check(&sealed, job, Integrity::Checksum);
+        // Nor a tag; with another bit it no longer fits.
+        let (key, turns) = (AuthKey::from_bytes([7; 16]), Turns { seq: job, ack: 1 });
+        sealed.resize(end + wire::TAG_BYTES, 0);
+        wire::write_tag(&mut sealed, end, &key, turns);
+        assert!(wire::parse(&sealed, job, Integrity::Tag).is_ok());
+        assert!(wire::tag_fits(&sealed, end, &key, turns));
+        sealed[end / 2] ^= 0x10;
+        assert!(!wire::tag_fits(&sealed, end, &key, turns));
     }
 });

@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::engine::Inbox;
 use crate::event::{Body, Event, Handler, Message};
 use crate::ids::{EndpointRow, FragmentRow, Tag};
+use crate::integrity::{self, Worth};
 use crate::liveness;
 use crate::ports::Port;
 use crate::state::endpoints::{Early, flag};
@@ -31,7 +32,7 @@ pub(crate) fn on_datagram<P: Port>(
     c.counters.datagrams_received += 1;
     let Inbox { slots, freed, held, .. } = inbox;
     let bytes = &slots.bytes(slot)[c.limits.prefix_bytes..][..len as usize];
-    let packet = match wire::parse(bytes, c.job_check, c.config.checksum) {
+    let packet = match wire::parse(bytes, c.job_check, c.limits.integrity) {
         Ok(packet) => packet,
         Err(error) => {
             c.counters.count_wire_error(error);
@@ -43,11 +44,16 @@ pub(crate) fn on_datagram<P: Port>(
         Packet::Data(header, _) | Packet::Chunk(header, ..) => (header, AckBitmap::NONE),
         Packet::Ack(header, bitmap) => (header, bitmap),
     };
-    let Some(ep) = identify(c, &header) else {
+    let Some((ep, worth)) = identify(c, &header, bytes) else {
         freed.push(slot);
         return;
     };
-    if !on_ack::apply(c, ep, &header, bitmap) {
+    let acked = c.endpoints.acked[ep];
+    let is_possible = on_ack::apply(c, ep, &header, bitmap);
+    if worth == Worth::Old && c.endpoints.acked[ep] != acked {
+        liveness::heard(c, ep);
+    }
+    if !is_possible {
         c.counters.drops_impossible_ack += 1;
         freed.push(slot);
         return;
@@ -82,9 +88,14 @@ pub(crate) fn on_datagram<P: Port>(
     }
 }
 
-/// Whose datagram it is. Rank and session must be those of a peer that was added and lives.
+/// Whose datagram it is. Rank and session must be those of a peer that was added and lives, and the
+/// tag, if there are tags, one of its making (wire 2.1); until then nothing is believed.
 #[inline]
-fn identify<P: Port>(c: &mut Context<P>, header: &Header) -> Option<EndpointRow> {
+fn identify<P: Port>(
+    c: &mut Context<P>,
+    header: &Header,
+    bytes: &[u8],
+) -> Option<(EndpointRow, Worth)> {
     let Some(ep) = c.endpoints.by_rank(header.rank) else {
         c.counters.drops_unknown_rank += 1;
         return None;
@@ -97,8 +108,16 @@ fn identify<P: Port>(c: &mut Context<P>, header: &Header) -> Option<EndpointRow>
         c.counters.drops_gone_peer += 1;
         return None;
     }
-    liveness::heard(c, ep);
-    Some(ep)
+    if !integrity::is_genuine(c, ep, header, bytes) {
+        return None;
+    }
+    let worth = integrity::worth(c, ep, header);
+    match worth {
+        Worth::Nothing => return None,
+        Worth::News => liveness::heard(c, ep),
+        Worth::Old => {}
+    }
+    Some((ep, worth))
 }
 
 /// Notes an arrival that wants an ack: now when `urgent` or `ack_every` have arrived, else
@@ -160,7 +179,7 @@ fn drain_early<P: Port>(
     loop {
         let expected = c.endpoints.expected[ep];
         let Some(early) = c.endpoints.rx_rings.clear(ring, expected.get()) else { break };
-        c.endpoints.expected[ep] = expected.next();
+        c.endpoints.advance_expected(ep);
         // The gap closed: the sender learns of it at once.
         note_arrival(c, ep, true, false);
         match early {

@@ -44,7 +44,7 @@ pub(crate) fn accept<P: Port>(
     let whole = c.fragments.done_bytes[frag] == chunk.total_bytes;
     match ring {
         None => {
-            c.endpoints.expected[ep] = expected.next();
+            c.endpoints.advance_expected(ep);
             note_arrival(c, ep, is_last, false);
         }
         Some(ring) => {

@@ -32,7 +32,7 @@ pub(crate) fn accept<P: Port>(
     match window::place(small.header.seq, expected, c.limits.window) {
         Place::Expected => {
             // The books are right before the handler runs: it may send, and acks ride along.
-            c.endpoints.expected[ep] = expected.next();
+            c.endpoints.advance_expected(ep);
             c.counters.segments_accepted += 1;
             note_arrival(c, ep, false, false);
             deliver(c, handler, ep, small.header.tag, small.payload);

@@ -4,7 +4,7 @@
 use super::cluster::{Cluster, ClusterConfig, Failure};
 use crate::ports::Channel;
 use crate::time::MICROS;
-use crate::wire::{AckDelay, ChunkHeader, HEADER_BYTES, Header, Kind, chunk};
+use crate::wire::{AckDelay, ChunkHeader, HEADER_BYTES, Header, Integrity, Kind, chunk};
 use tickwire_tables::seq::Seq;
 
 /// One chunk datagram of rank 1, right or wrong.
@@ -23,7 +23,7 @@ pub struct ChunkOp {
 }
 
 /// Bytes of user data in a full chunk of these clusters.
-const CHUNK_BYTES: u64 = chunk::payload_bytes_max(DATAGRAM_BYTES, false) as u64;
+const CHUNK_BYTES: u64 = chunk::payload_bytes_max(DATAGRAM_BYTES, Integrity::None) as u64;
 /// Largest datagram of these clusters.
 const DATAGRAM_BYTES: usize = 256;
 

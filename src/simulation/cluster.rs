@@ -6,7 +6,9 @@ use super::process::{Book, Name};
 use crate::congestion::Congestion;
 use crate::ports::sim::{LinkModel, SimNet, SimPort, SimPortConfig};
 use crate::time::{MICROS, Nanos, SECONDS};
-use crate::{Config, Engine, Incarnation, JobKey, PeerAddress, Rank, SendError, Tag, Token};
+use crate::{
+    AuthKey, Config, Engine, Incarnation, JobKey, PeerAddress, Rank, SendError, Tag, Token,
+};
 
 /// What went wrong, in words for the one who replays it.
 pub type Failure = String;
@@ -40,6 +42,8 @@ pub struct ClusterConfig {
     pub dead_after_ns: Nanos,
     /// [`Config::congestion`] of every engine.
     pub congestion: Congestion,
+    /// A tag on every datagram instead.
+    pub authenticate: bool,
     /// Changes the other settings of every engine.
     pub tweak: fn(&mut Config),
 }
@@ -56,6 +60,7 @@ impl Default for ClusterConfig {
             checksum: false,
             dead_after_ns: 10 * SECONDS,
             congestion: Congestion::Delay { target_ns: 100_000 },
+            authenticate: false,
             tweak: |_| {},
         }
     }
@@ -113,6 +118,8 @@ pub struct Cluster {
 impl Cluster {
     /// Shared by all engines of all clusters.
     pub const JOB_KEY: JobKey = JobKey(0x7469_636B);
+    /// Likewise, where they authenticate.
+    pub const AUTH_KEY: AuthKey = AuthKey::from_bytes(*b"sixteen bytes ok");
 
     /// The session word of datagrams from one rank of a fresh cluster to another.
     pub fn session(from: u32, to: u32) -> u32 {
@@ -176,6 +183,7 @@ impl Cluster {
         config.ranks_max = n;
         config.ordered = from.ordered;
         config.checksum = from.checksum;
+        config.authenticate = from.authenticate.then_some(Self::AUTH_KEY);
         config.dead_after_ns = from.dead_after_ns;
         config.congestion = from.congestion;
         (from.tweak)(&mut config);
@@ -192,9 +200,9 @@ impl Cluster {
         self.record.get(index)
     }
 
-    /// Whether all datagrams carry a checksum.
-    pub fn has_checksums(&self) -> bool {
-        self.config.checksum
+    /// Whether all datagrams carry a checksum or a tag.
+    pub fn has_trailers(&self) -> bool {
+        self.config.checksum || self.config.authenticate
     }
 
     /// The network. Its nodes have the numbers of the cluster's.

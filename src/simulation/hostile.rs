@@ -2,7 +2,7 @@
 //!
 //! What passed is recorded; the operations repeat it, spoil it or put a stranger's name on it.
 //! Repeated whole it must be harmless always. Spoilt in a peer's name it could say anything, also
-//! that messages were delivered which were not; so only a checksum can tell it from a genuine one,
+//! that messages were delivered which were not; so only a checksum or a tag tells it from genuine,
 //! and in clusters without it the name is spoilt as well.
 
 use super::cluster::Cluster;
@@ -103,7 +103,7 @@ pub(super) fn apply(cluster: &mut Cluster, op: &Op) {
 }
 
 fn inject_spoilt(cluster: &mut Cluster, mut passed: Passed) {
-    if !cluster.has_checksums() {
+    if !cluster.has_trailers() {
         rename(&mut passed.bytes, Word::JobKey as u8, 1);
     }
     cluster.net().inject(passed.to, passed.channel, &passed.bytes);
@@ -138,8 +138,9 @@ mod tests {
     use crate::time::MICROS;
 
     /// A pair that has exchanged something, and its record.
-    fn pair(checksum: bool) -> Cluster {
-        let mut cluster = Cluster::new(&ClusterConfig { checksum, ..ClusterConfig::default() });
+    fn pair((checksum, authenticate): (bool, bool)) -> Cluster {
+        let config = ClusterConfig { checksum, authenticate, ..ClusterConfig::default() };
+        let mut cluster = Cluster::new(&config);
         cluster.record();
         for len in [8, 5_000] {
             cluster.send(0, 1, len, false).unwrap();
@@ -155,7 +156,7 @@ mod tests {
 
     #[test]
     fn what_is_spoilt_is_dropped_and_what_is_repeated_is_harmless() {
-        for checksum in [false, true] {
+        for trailer in [(false, false), (true, false), (false, true)] {
             for index in 0..8 {
                 for op in [
                     Op::Truncate { index, len: 100 },
@@ -167,15 +168,15 @@ mod tests {
                     Op::Forge { index, word: 2, xor: 99 },
                     Op::Forge { index, word: 3, xor: u32::MAX },
                 ] {
-                    let mut cluster = pair(checksum);
+                    let mut cluster = pair(trailer);
                     let before = drops(&mut cluster);
                     apply(&mut cluster, &op).unwrap();
                     cluster.run_for(200 * MICROS, MICROS).unwrap();
                     let dropped = drops(&mut cluster) - before;
-                    assert_eq!(dropped, 1, "{op:?}, checksum: {checksum}");
+                    assert_eq!(dropped, 1, "{op:?}, checksum, tag: {trailer:?}");
                 }
                 for (to, swap) in [(0, false), (1, false), (1, true)] {
-                    let mut cluster = pair(checksum);
+                    let mut cluster = pair(trailer);
                     apply(&mut cluster, &Op::Replay { index, to, times: 3, swap }).unwrap();
                     cluster.run_for(200 * MICROS, MICROS).unwrap();
                     assert_eq!((cluster.received(0), cluster.received(1)), (0, 2));

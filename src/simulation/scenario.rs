@@ -52,10 +52,11 @@ impl Scenario {
             ..SimPortConfig::default()
         };
         let ops = dice.below(160);
-        let cluster = ClusterConfig {
+        let mut cluster = ClusterConfig {
             nodes: 2 + dice.below(4),
             seed: seed ^ 0x5EED,
             checksum: model.corrupt > 0.0 || dice.one_in(4),
+            authenticate: false,
             model,
             port,
             first_seq: dice.pick(&[0, 1, u32::MAX, u32::MAX - 10, 0x7FFF_FFFF, 255]),
@@ -70,6 +71,10 @@ impl Scenario {
             false => draw_op(&mut dice, hostile),
         };
         let ops = (0..40 + ops).map(op).collect();
+        // Last, so that it changes nothing else that a seed stands for.
+        if hostile && dice.one_in(3) {
+            (cluster.authenticate, cluster.checksum) = (true, false);
+        }
         Self { cluster, ops }
     }
 }

@@ -5,6 +5,9 @@ use crate::ids::{EndpointHandle, EndpointRow, FragmentRow, Rank, SegmentRow};
 use crate::ports::{PortPeer, RawAddress};
 use crate::rto::{ReorderScale, Rtt};
 use crate::state::flights::Flights;
+use crate::window::{self, Place};
+use crate::wire::extend;
+use std::collections::BTreeMap;
 use tickwire_tables::column::Column;
 use tickwire_tables::list::List;
 use tickwire_tables::ring::{RingId, RingPool};
@@ -73,6 +76,10 @@ pub(crate) struct Endpoints {
 
     // Receiving.
     pub expected: Column<EndpointRow, Seq>,
+    /// High halves of the numbers of 64 bits that tags cover (wire 5.3).
+    pub turns: Column<EndpointRow, PeerTurns>,
+    /// Low halves of the newest standalone acks' own numbers (wire 5.4): of ours, of theirs.
+    pub controls: Column<EndpointRow, [u32; 2]>,
     pub rx_ring: Column<EndpointRow, Option<RingId>>,
     pub flags: Column<EndpointRow, u16>,
     pub arrivals_unacked: Column<EndpointRow, u16>,
@@ -103,8 +110,8 @@ pub(crate) struct Endpoints {
     pub fragment_id_next: Column<EndpointRow, u16>,
     /// For people.
     pub name: Column<EndpointRow, Box<str>>,
-    /// Only while addresses are being inserted.
-    pub inserting: Column<EndpointRow, Option<Box<Inserting>>>,
+    /// Those whose addresses are being inserted; who is idle costs nothing here.
+    pub inserting: BTreeMap<EndpointRow, Inserting>,
 }
 
 /// Time that this process was awake for, in steps of 2^20 ns (about a millisecond): for silences.
@@ -125,6 +132,26 @@ impl LiveMillis {
     pub fn elapsed_ns(self, live_ns: u64) -> u64 {
         u64::from(Self::from_ns(live_ns).0.wrapping_sub(self.0)) << Self::SHIFT
     }
+}
+
+/// How often numbers of a peer have wrapped: bits 32 to 47 of numbers of 64 bits. An endpoint has
+/// no room for more, and 2^48 segments to one peer take months at full speed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PeerTurns {
+    pub next_seq: u16,
+    pub expected: u16,
+    /// Of standalone acks' own numbers: of ours, of theirs.
+    pub controls: [u16; 2],
+}
+
+/// Places in `controls`.
+const OURS: usize = 0;
+const THEIRS: usize = 1;
+
+/// The high half of a number of 64 bits, as a tag covers it: turns have 16 bits.
+#[inline]
+pub(crate) fn turn(number: u64) -> u32 {
+    u32::from((number >> 32) as u16)
 }
 
 /// The addresses of a peer on their way into the port.
@@ -154,6 +181,8 @@ impl Endpoints {
             ready: Column::new(n, List::default()),
             pending: Column::new(n, List::default()),
             expected: Column::new(n, zero),
+            turns: Column::new(n, PeerTurns::default()),
+            controls: Column::new(n, [0; 2]),
             rx_ring: Column::new(n, None),
             flags: Column::new(n, 0),
             arrivals_unacked: Column::new(n, 0),
@@ -173,7 +202,7 @@ impl Endpoints {
             message_bytes_max: Column::new(n, 0),
             fragment_id_next: Column::new(n, 0),
             name: Column::from_fn(n, |_| Box::default()),
-            inserting: Column::from_fn(n, |_| None),
+            inserting: BTreeMap::new(),
         }
     }
 
@@ -195,6 +224,84 @@ impl Endpoints {
     #[inline]
     pub fn has(&self, ep: EndpointRow, flag: u16) -> bool {
         self.flags[ep] & flag != 0
+    }
+
+    /// The next number to send is taken: moves on to the one after it.
+    #[inline]
+    pub fn take_next_seq(&mut self, ep: EndpointRow) -> Seq {
+        let seq = self.next_seq[ep];
+        self.next_seq[ep] = seq.next();
+        if seq.get() == u32::MAX {
+            self.turns[ep].next_seq = self.turns[ep].next_seq.wrapping_add(1);
+        }
+        seq
+    }
+
+    /// The expected segment has arrived: the one after it is expected.
+    #[inline]
+    pub fn advance_expected(&mut self, ep: EndpointRow) {
+        let expected = self.expected[ep];
+        self.expected[ep] = expected.next();
+        if expected.get() == u32::MAX {
+            self.turns[ep].expected = self.turns[ep].expected.wrapping_add(1);
+        }
+    }
+
+    /// Next to send, in 64 bits.
+    #[inline]
+    pub fn next_seq64(&self, ep: EndpointRow) -> u64 {
+        u64::from(self.turns[ep].next_seq) << 32 | u64::from(self.next_seq[ep].get())
+    }
+
+    /// Next expected, in 64 bits.
+    #[inline]
+    pub fn expected64(&self, ep: EndpointRow) -> u64 {
+        u64::from(self.turns[ep].expected) << 32 | u64::from(self.expected[ep].get())
+    }
+
+    fn control64(&self, ep: EndpointRow, whose: usize) -> u64 {
+        u64::from(self.turns[ep].controls[whose]) << 32 | u64::from(self.controls[ep][whose])
+    }
+
+    fn set_control64(&mut self, ep: EndpointRow, whose: usize, number: u64) {
+        self.controls[ep][whose] = number as u32;
+        self.turns[ep].controls[whose] = (number >> 32) as u16;
+    }
+
+    /// The number of the next standalone ack to the peer (wire 5.4).
+    pub fn take_control(&mut self, ep: EndpointRow) -> u64 {
+        let number = self.control64(ep, OURS).wrapping_add(1);
+        self.set_control64(ep, OURS, number);
+        number
+    }
+
+    /// The whole number of a standalone ack of the peer's.
+    pub fn extend_control(&self, ep: EndpointRow, low: u32) -> u64 {
+        extend(low, self.control64(ep, THEIRS))
+    }
+
+    /// Takes in the number of a standalone ack that the peer has certainly sent. False: one as
+    /// new, or newer, has come before.
+    pub fn accept_control(&mut self, ep: EndpointRow, low: u32) -> bool {
+        let newest = self.control64(ep, THEIRS);
+        let number = extend(low, newest);
+        let is_news = number.wrapping_sub(newest) as i64 > 0;
+        if is_news {
+            self.set_control64(ep, THEIRS, number);
+        }
+        is_news
+    }
+
+    /// Whether a segment has arrived before.
+    pub fn has_arrived(&self, ep: EndpointRow, seq: Seq, window: u32) -> bool {
+        match window::place(seq, self.expected[ep], window) {
+            Place::Expected | Place::Above => false,
+            Place::Behind => true,
+            Place::Ahead => {
+                let ring = self.rx_ring[ep];
+                ring.is_some_and(|ring| self.rx_rings.get(ring, seq.get()).is_some())
+            }
+        }
     }
 
     /// Segments sent and neither acked nor lost.
@@ -245,6 +352,8 @@ impl Endpoints {
             ready,
             pending,
             expected,
+            turns,
+            controls,
             rx_ring,
             flags,
             arrivals_unacked,
@@ -264,7 +373,7 @@ impl Endpoints {
             message_bytes_max,
             fragment_id_next,
             name,
-            inserting,
+            inserting: _,
         } = self;
         let columns = [
             next_seq.bytes(),
@@ -275,6 +384,8 @@ impl Endpoints {
             ready.bytes(),
             pending.bytes(),
             expected.bytes(),
+            turns.bytes(),
+            controls.bytes(),
             rx_ring.bytes(),
             flags.bytes(),
             arrivals_unacked.bytes(),
@@ -294,7 +405,6 @@ impl Endpoints {
             message_bytes_max.bytes(),
             fragment_id_next.bytes(),
             name.bytes(),
-            inserting.bytes(),
         ];
         slab.bytes() + size_of_val(&**directory) + columns.iter().sum::<usize>()
     }

@@ -6,14 +6,16 @@
 
 use crate::context::Context;
 use crate::ids::EndpointRow;
+use crate::integrity;
 use crate::ports::{Channel, Port, SendOp};
 use crate::state::endpoints::flag;
 use crate::state::rail::BATCH;
 use crate::stats::Work;
 use crate::time::coarse_is_due;
 use crate::transmit;
-use crate::wire::{self, HEADER_BYTES, Kind, ack::BITMAP_WORDS_MAX};
+use crate::wire::{HEADER_BYTES, Integrity, Kind, ack::BITMAP_WORDS_MAX};
 use arrayvec::ArrayVec;
+use tickwire_tables::seq::Seq;
 
 #[inline]
 pub(crate) fn run<P: Port>(c: &mut Context<P>) -> Work {
@@ -85,6 +87,12 @@ fn write_ack<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> SendOp {
         }
     }
     let mut header = transmit::base_header(c, ep);
+    let mut number = 0;
+    if c.limits.integrity == Integrity::Tag {
+        // wire 5.4: acks that anybody may repeat are numbered.
+        number = c.endpoints.take_control(ep);
+        header.seq = Seq::new(number as u32);
+    }
     if c.endpoints.has(ep, flag::BYE_DUE) {
         header.kind = Kind::Bye;
         header.tag = u32::from(c.endpoints.has(ep, flag::BYE_HEARD));
@@ -99,9 +107,8 @@ fn write_ack<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> SendOp {
         bytes[len..len + 8].copy_from_slice(&word.to_le_bytes());
         len += 8;
     }
-    if c.config.checksum {
-        wire::write_checksum(bytes, len);
-        len += wire::CHECKSUM_BYTES;
+    if c.limits.integrity != Integrity::None {
+        len = integrity::seal(c, ep, slot, len, number);
     }
     SendOp {
         slot,

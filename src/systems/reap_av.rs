@@ -69,7 +69,7 @@ fn insert<P: Port>(c: &mut Context<P>, inbox: &mut Inbox, handler: &mut impl Han
 /// Gives the port what it has not had yet of a peer's addresses; false: it takes no more now.
 fn start<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> bool {
     let handle = c.endpoints.slab.handle(ep);
-    while let Some(inserting) = c.endpoints.inserting[ep].as_mut() {
+    while let Some(inserting) = c.endpoints.inserting.get_mut(&ep) {
         let index = usize::from(inserting.started);
         let Some(raw) = inserting.raw.get(index) else { break };
         let context = (u64::from(handle.to_bits()) << 1) | index as u64;
@@ -94,7 +94,7 @@ fn on_result<P: Port>(
     channel: Channel,
     result: Result<PortPeer, String>,
 ) {
-    let Some(inserting) = c.endpoints.inserting[ep].as_mut() else { return };
+    let Some(inserting) = c.endpoints.inserting.get_mut(&ep) else { return };
     inserting.done += 1;
     match result {
         Ok(peer) => c.endpoints.addresses[ep][channel as usize] = peer,
@@ -109,7 +109,10 @@ fn settle<P: Port>(
     handler: &mut impl Handler<P>,
     ep: EndpointRow,
 ) {
-    let Some(inserting) = c.endpoints.inserting[ep].take_if(|it| it.done == 2) else { return };
+    if c.endpoints.inserting.get(&ep).is_none_or(|it| it.done < 2) {
+        return;
+    }
+    let Some(inserting) = c.endpoints.inserting.remove(&ep) else { return };
     let peer = c.endpoints.slab.handle(ep);
     let Some(reason) = inserting.error else {
         c.endpoints.flags[ep] |= flag::READY;

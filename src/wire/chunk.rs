@@ -1,6 +1,6 @@
 //! A slice of a large message: the base header, total and offset, then the bytes (wire 3.2).
 
-use super::{WireError, data};
+use super::{Integrity, WireError, data};
 
 /// Bytes between the base header and the payload.
 pub const EXTRA_BYTES: usize = 16;
@@ -47,8 +47,8 @@ impl ChunkHeader {
 }
 
 /// User bytes that a chunk datagram of `datagram_bytes` carries.
-pub const fn payload_bytes_max(datagram_bytes: usize, checksum: bool) -> usize {
-    data::payload_bytes_max(datagram_bytes, checksum) - EXTRA_BYTES
+pub const fn payload_bytes_max(datagram_bytes: usize, integrity: Integrity) -> usize {
+    data::payload_bytes_max(datagram_bytes, integrity) - EXTRA_BYTES
 }
 
 #[cfg(test)]

@@ -85,7 +85,8 @@ pub struct Header {
     pub rank: u32,
     /// The session that it belongs to: both sides and the direction (wire 2.7).
     pub session: u32,
-    /// Data, chunk: this segment's number. Others: the next one expected, as `ack`.
+    /// Data, chunk: this segment's number. Others: the next one expected, as `ack`; with
+    /// `authenticate` their own number (wire 5.4).
     pub seq: Seq,
     /// Everything before this number has arrived.
     pub ack: Seq,

@@ -6,13 +6,14 @@ pub mod ack;
 pub mod chunk;
 pub mod data;
 pub mod header;
+mod integrity;
 
 pub use ack::AckBitmap;
 pub use chunk::ChunkHeader;
 pub use header::{AckDelay, HEADER_BYTES, Header, Kind, VERSION};
-
-/// Length of the optional CRC32C behind the payload (wire 5.1).
-pub const CHECKSUM_BYTES: usize = 4;
+pub use integrity::{
+    CHECKSUM_BYTES, Integrity, TAG_BYTES, Turns, extend, tag, tag_fits, write_checksum, write_tag,
+};
 
 /// One well-formed datagram.
 #[derive(Debug)]
@@ -42,10 +43,11 @@ pub enum WireError {
     BadChecksum,
 }
 
-/// Takes a datagram apart. `job_check` is [`crate::JobKey::wire_check`]; with `checksum` the
-/// trailer must be there and match. Bytes behind what the header announces are link padding.
+/// Takes a datagram apart. `job_check` is [`crate::JobKey::wire_check`]. The trailer must be there;
+/// a checksum must match, while a tag is the caller's to check, who knows the peer and so the turns
+/// ([`tag_fits`] at [`body_end`]). Bytes behind the trailer are link padding.
 #[inline]
-pub fn parse(bytes: &[u8], job_check: u32, checksum: bool) -> Result<Packet<'_>, WireError> {
+pub fn parse(bytes: &[u8], job_check: u32, mode: Integrity) -> Result<Packet<'_>, WireError> {
     let (head, rest) = bytes.split_first_chunk::<HEADER_BYTES>().ok_or(WireError::TooShort)?;
     // wire 2.1: version, then job key, before anything else is believed.
     if head[0] >> 4 != VERSION {
@@ -55,15 +57,15 @@ pub fn parse(bytes: &[u8], job_check: u32, checksum: bool) -> Result<Packet<'_>,
         return Err(WireError::WrongJobKey);
     }
     let header = Header::read(head).ok_or(WireError::UnknownKind)?;
-    let extra = if header.kind == Kind::Chunk { chunk::EXTRA_BYTES } else { 0 };
-    let body_bytes = extra + header.payload_bytes as usize;
-    if rest.len() < body_bytes {
+    let end = body_end(&header);
+    if bytes.len() < end + mode.trailer_bytes() {
         return Err(WireError::WrongLength);
     }
-    if checksum {
-        check_trailer(bytes, HEADER_BYTES + body_bytes)?;
+    if mode == Integrity::Checksum {
+        integrity::check_checksum(bytes, end)?;
     }
-    let (extra, payload) = rest[..body_bytes].split_at(extra);
+    let extra = if header.kind == Kind::Chunk { chunk::EXTRA_BYTES } else { 0 };
+    let (extra, payload) = rest[..end - HEADER_BYTES].split_at(extra);
     Ok(match header.kind {
         Kind::Data => Packet::Data(header, payload),
         Kind::Chunk => Packet::Chunk(header, ChunkHeader::read(extra)?, payload),
@@ -71,19 +73,11 @@ pub fn parse(bytes: &[u8], job_check: u32, checksum: bool) -> Result<Packet<'_>,
     })
 }
 
-fn check_trailer(bytes: &[u8], at: usize) -> Result<(), WireError> {
-    let trailer = bytes.get(at..at + CHECKSUM_BYTES).ok_or(WireError::WrongLength)?;
-    if crc32c::crc32c(&bytes[..at]).to_le_bytes() == trailer {
-        Ok(())
-    } else {
-        Err(WireError::BadChecksum)
-    }
-}
-
-/// Writes the checksum of `bytes[..at]` at `at`.
-pub fn write_checksum(bytes: &mut [u8], at: usize) {
-    let sum = crc32c::crc32c(&bytes[..at]);
-    bytes[at..at + CHECKSUM_BYTES].copy_from_slice(&sum.to_le_bytes());
+/// Where the payload ends and the trailer begins.
+#[inline]
+pub fn body_end(header: &Header) -> usize {
+    let extra = if header.kind == Kind::Chunk { chunk::EXTRA_BYTES } else { 0 };
+    HEADER_BYTES + extra + header.payload_bytes as usize
 }
 
 #[cfg(test)]
@@ -134,7 +128,9 @@ mod tests {
             for junk in 1..=46 {
                 let mut bytes = sample(Kind::Data, payload);
                 bytes.extend(std::iter::repeat_n(0xEE, junk));
-                let Ok(Packet::Data(_, got)) = parse(&bytes, JOB, false) else { panic!() };
+                let Ok(Packet::Data(_, got)) = parse(&bytes, JOB, Integrity::None) else {
+                    panic!()
+                };
                 assert_eq!(got.len(), payload);
             }
         }
@@ -145,9 +141,12 @@ mod tests {
         for kind in [Kind::Data, Kind::Chunk, Kind::Ack] {
             let whole = sample(kind, 8);
             for len in 0..whole.len() {
-                assert!(parse(&whole[..len], JOB, false).is_err(), "{kind:?} cut to {len}");
+                assert!(
+                    parse(&whole[..len], JOB, Integrity::None).is_err(),
+                    "{kind:?} cut to {len}"
+                );
             }
-            assert!(parse(&whole, JOB, false).is_ok());
+            assert!(parse(&whole, JOB, Integrity::None).is_ok());
         }
     }
 
@@ -157,7 +156,7 @@ mod tests {
         let good = (0..=255u8)
             .filter(|&b| {
                 bytes[0] = b;
-                parse(&bytes, JOB, false).is_ok()
+                parse(&bytes, JOB, Integrity::None).is_ok()
             })
             .collect::<Vec<_>>();
         // An ack of 8 payload bytes is one bitmap word; a chunk of 8 lacks its extra header.
@@ -170,10 +169,10 @@ mod tests {
         let at = bytes.len();
         bytes.extend([0; CHECKSUM_BYTES]);
         write_checksum(&mut bytes, at);
-        assert!(parse(&bytes, JOB, true).is_ok());
+        assert!(parse(&bytes, JOB, Integrity::Checksum).is_ok());
         for bit in 0..bytes.len() * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert!(parse(&bytes, JOB, true).is_err(), "bit {bit}");
+            assert!(parse(&bytes, JOB, Integrity::Checksum).is_err(), "bit {bit}");
             bytes[bit / 8] ^= 1 << (bit % 8);
         }
     }
