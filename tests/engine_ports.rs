@@ -7,7 +7,9 @@ use tickwire::ports::libfabric::{Libfabric, LibfabricConfig};
 use tickwire::ports::udp::{Udp, UdpConfig};
 use tickwire::ports::{Port, PortError};
 use tickwire::simulation::payload;
-use tickwire::{Config, Context, EndpointHandle, Engine, Event, JobKey, Rank, SendError, Tag};
+use tickwire::{
+    AuthKey, Config, Context, EndpointHandle, Engine, Event, JobKey, Rank, SendError, Tag,
+};
 
 struct Side<P: Port> {
     engine: Engine<P>,
@@ -99,6 +101,21 @@ fn udp_with_faults_carries_all_sizes() {
     exchange(&mut sides, &lens());
     let counters = sides[0].engine.counters();
     assert!(counters.segments_resent > 0 && counters.drops_bad_checksum > 0);
+}
+
+#[test]
+fn udp_with_tags_and_faults_carries_all_sizes() {
+    let faults: FaultConfig = "loss=2%,dup=1%,reorder=5%,corrupt=0.5%".parse().unwrap();
+    let open = |rank| {
+        let config = UdpConfig { datagram_bytes_max: Some(1472), ..UdpConfig::default() };
+        Faults::new(Udp::open(&config).unwrap(), faults, u64::from(rank)).unwrap()
+    };
+    let key = |config: &mut Config| config.authenticate = Some(AuthKey::from_bytes([3; 16]));
+    let mut sides = pair(key, open);
+    exchange(&mut sides, &lens());
+    let counters = sides[0].engine.counters();
+    assert!(counters.segments_resent > 0 && counters.drops_bad_tag > 0);
+    assert_eq!(counters.drops_bad_checksum, 0);
 }
 
 fn libfabric(insert_at_once: bool) -> Option<Libfabric> {

@@ -97,6 +97,79 @@ fn listen_and_connect() {
     check(&serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap(), "udp");
 }
 
+fn listener(key: Option<&str>, timeout: &str) -> std::process::Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tickwire"));
+    let fixed = ["pingpong", "--listen", "127.0.0.1:0", "--sizes", "8", "--iters", "100"];
+    command.args(fixed).args(["--timeout", timeout]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.env_remove("TICKWIRE_KEY");
+    if let Some(key) = key {
+        command.arg("--authenticate").env("TICKWIRE_KEY", key);
+    }
+    command.spawn().unwrap()
+}
+
+/// What a side prints when it joins `listener` as told, but with this key and without that option.
+fn join(listener: &mut std::process::Child, key: Option<&str>, without: &str) -> (bool, String) {
+    let mut lines = BufReader::new(listener.stdout.take().unwrap()).lines();
+    let line = lines.next().unwrap().unwrap();
+    std::thread::spawn(move || lines.count());
+    let (_, args) = line.split_once(": tickwire ").expect(&line);
+    let is_taken = |arg: &&str| !arg.contains("ADDRESS_OF") && *arg != without;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tickwire"));
+    command.args(args.split(' ').filter(is_taken)).env_remove("TICKWIRE_KEY");
+    if let Some(key) = key {
+        command.env("TICKWIRE_KEY", key);
+    }
+    let output = command.output().unwrap();
+    (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn end(mut listener: std::process::Child) -> (bool, String) {
+    let mut text = String::new();
+    listener.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+    (listener.wait().unwrap().success(), text)
+}
+
+#[test]
+fn authenticated_with_faults() {
+    let args = [&["--authenticate"][..], &FAULTS].concat();
+    let json = pingpong("udp_authenticated", &args);
+    check(&json, "udp");
+    assert!(json["counters"]["drops_bad_tag"].as_u64() > Some(0), "{json}");
+    assert_eq!(json["counters"]["drops_bad_checksum"], 0);
+    let json = pingpong("sim_authenticated", &[&["--port", "sim"][..], &args].concat());
+    check(&json, "sim");
+}
+
+#[test]
+fn two_hosts_need_the_same_key() {
+    let (a, b) = ("00112233445566778899aabbccddeeff", "10112233445566778899aabbccddeeff");
+    let mut good = listener(Some(a), "20");
+    assert_eq!(join(&mut good, Some(a), ""), (true, String::new()));
+    assert_eq!(end(good), (true, String::new()));
+
+    let mut other = listener(Some(a), "2");
+    for (ok, text) in [join(&mut other, Some(b), ""), end(other)] {
+        assert!(!ok && text.contains("are the keys of both sides the same?"), "{text}");
+        assert!(!text.contains(a) && !text.contains(b), "{text}");
+    }
+
+    let mut one_sided = listener(Some(a), "2");
+    for (ok, text) in [join(&mut one_sided, None, "--authenticate"), end(one_sided)] {
+        assert!(!ok && text.contains("an authentication tag"), "{text}");
+    }
+
+    for (key, word) in [(None, "TICKWIRE_KEY must hold the key"), (Some("abc"), "not 32 hex")] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tickwire"));
+        command.args(["pingpong", "--authenticate", "--listen", "127.0.0.1:0"]);
+        command.env_remove("TICKWIRE_KEY");
+        key.map(|key| command.env("TICKWIRE_KEY", key));
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && text.contains(word), "{text}");
+    }
+}
+
 /// Whichever side is killed, the other one ends by itself.
 #[test]
 fn no_side_outlives_the_other() {

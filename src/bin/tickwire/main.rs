@@ -1,6 +1,7 @@
 //! The command `tickwire`.
 
 mod info;
+mod key;
 mod open;
 mod options;
 mod pingpong;

@@ -1,5 +1,6 @@
 //! Opening the port that the options ask for.
 
+use crate::key;
 use crate::options::{CongestionName, JobArgs, PortName};
 use tickwire::ports::Port;
 use tickwire::ports::faults::{FaultConfig, FaultCounters, Faults};
@@ -77,6 +78,7 @@ pub fn engine_config(job: &JobArgs, rank: u32, ranks: u32) -> Config {
     let mut config = Config::new(Rank(rank), JobKey(job.key));
     config.peers_max = ranks.max(4);
     config.checksum = job.checksum();
+    config.authenticate = key::get().cloned();
     if job.congestion == CongestionName::Fixed {
         config.congestion = Congestion::Fixed;
     }

@@ -1,5 +1,6 @@
 //! Options that commands with real processes share.
 
+use crate::key;
 use std::net::IpAddr;
 use std::time::Duration;
 use tickwire::ports::faults::FaultConfig;
@@ -65,6 +66,10 @@ pub struct JobArgs {
     /// CRC32C over each datagram (on by itself when faults corrupt)
     #[arg(long = "checksum")]
     checksum_asked: bool,
+    /// A tag on each datagram that strangers can neither make nor repeat. Processes on one host get
+    /// their key from the one that starts them; on several hosts, each has it in TICKWIRE_KEY
+    #[arg(long)]
+    authenticate: bool,
     /// What governs how much is on its way: the delay, or nothing but the windows
     #[arg(long, value_enum, default_value = "delay")]
     pub congestion: CongestionName,
@@ -78,11 +83,19 @@ pub struct JobArgs {
 
 impl JobArgs {
     pub fn checksum(&self) -> bool {
+        !self.authenticate && self.corruption_is_to_be_found()
+    }
+
+    fn corruption_is_to_be_found(&self) -> bool {
         self.checksum_asked || self.faults.as_ref().is_some_and(|faults| faults.corrupt > 0.0)
     }
 
-    /// Options that would have no effect are a misunderstanding, so they are told.
-    pub fn refuse_senseless(&self) -> Result<(), String> {
+    /// Options that would have no effect are a misunderstanding, so they are told. `is_alone`: this
+    /// process starts all others of the job, so it also makes the key of their tags.
+    pub fn set_up(&self, is_alone: bool) -> Result<(), String> {
+        if self.authenticate {
+            key::set_up(is_alone && !self.child)?;
+        }
         if self.provider.is_some() && self.port != PortName::Libfabric {
             return Err("--provider goes with --port libfabric".into());
         }
@@ -105,6 +118,9 @@ impl JobArgs {
         }
         if self.checksum() {
             out.push("--checksum".into());
+        }
+        if self.authenticate {
+            out.push("--authenticate".into());
         }
         if self.congestion != CongestionName::Delay {
             out.push(format!("--congestion={}", self.congestion.as_str()));

@@ -1,5 +1,6 @@
 //! Processes that a command starts, and what they print.
 
+use crate::key;
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
 
@@ -18,7 +19,9 @@ impl Drop for Spawned {
 /// see [`end_with_parent`].
 pub fn start(args: &[String]) -> Result<Spawned, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let key = key::get().map(|key| (key::VARIABLE, key.to_hex()));
     Command::new(program)
+        .envs(key)
         .args(args)
         .arg("--child")
         .stdin(Stdio::piped())

@@ -3,6 +3,7 @@
 use super::Args;
 use super::report::{Report, Row, print_counters};
 use super::side::{ECHOER, END, MEASURER, Side};
+use crate::key;
 use crate::open::{JobPort, PortUser, engine_config, with_port};
 use crate::process::{self, Spawned, say};
 use hdrhistogram::Histogram;
@@ -203,8 +204,14 @@ impl Watch {
         } else if self.since.elapsed() > self.limit {
             let rows: Vec<_> = counters.rows().into_iter().filter(|(_, n)| *n > 0).collect();
             let limit = self.limit;
+            // Who has the wrong key answers nothing: one side counts wrong tags, one hears nothing.
+            let silent = key::get().is_some() && counters.datagrams_received == 0;
+            let hint = match counters.drops_bad_tag > 0 || silent {
+                true => "are the keys of both sides the same? ",
+                false => "",
+            };
             return Err(format!(
-                "nothing arrived for {limit:?} (see --timeout); counters: {rows:?}"
+                "nothing arrived for {limit:?} (see --timeout); {hint}counters: {rows:?}"
             ));
         }
         Ok(())

@@ -60,8 +60,8 @@ fn refuse_senseless(args: &Args) -> Result<(), String> {
 
 /// Runs the side that the options ask for.
 pub fn run(args: &Args) -> Result<(), String> {
-    args.job.refuse_senseless()?;
     refuse_senseless(args)?;
+    args.job.set_up(args.listen.is_none() && args.connect.is_none())?;
     match (args.job.port, args.connect) {
         (PortName::Sim, _) => job::simulated(args),
         (_, Some(rendezvous)) => job::echoing(args, rendezvous),

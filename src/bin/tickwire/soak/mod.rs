@@ -69,7 +69,7 @@ pub struct Args {
 
 impl Args {
     fn refuse_senseless(&self) -> Result<(), String> {
-        self.job.refuse_senseless()?;
+        self.job.set_up(self.meet.is_none())?;
         if self.job.port == PortName::Sim {
             return Err("soak runs real processes: --port udp or libfabric".into());
         }
