@@ -165,7 +165,8 @@ pub trait Handler<P: Port> {
 }
 
 impl<P: Port, F: FnMut(&mut Context<P>, Event<'_>)> Handler<P> for F {
-    #[inline]
+    // There are many places that tell of something rare; the one that delivers must not pay a call.
+    #[inline(always)]
     fn on_event(&mut self, context: &mut Context<P>, event: Event<'_>) {
         self(context, event);
     }

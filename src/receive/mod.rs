@@ -90,7 +90,7 @@ pub(crate) fn on_datagram<P: Port>(
 
 /// Whose datagram it is. Rank and session must be those of a peer that was added and lives, and the
 /// tag, if there are tags, one of its making (wire 2.1); until then nothing is believed.
-#[inline]
+#[inline(always)]
 fn identify<P: Port>(
     c: &mut Context<P>,
     header: &Header,

@@ -19,13 +19,14 @@ use tickwire_tables::handle::Handle;
 /// Peers whose insertion is started per tick: each may cost the port some system calls.
 const INSERTS_MAX: usize = 64;
 
+#[inline]
 pub(crate) fn run<P: Port>(
     c: &mut Context<P>,
     inbox: &mut Inbox,
     handler: &mut impl Handler<P>,
 ) -> Work {
-    while let Some(ep) = c.lists.dying.pop() {
-        peers::bury(c, inbox, handler, ep);
+    if !c.lists.dying.is_empty() {
+        bury(c, inbox, handler);
     }
     if c.lists.to_insert.is_empty() && c.inserts_outstanding == 0 {
         return Work::default();
@@ -33,6 +34,14 @@ pub(crate) fn run<P: Port>(
     insert(c, inbox, handler)
 }
 
+#[inline(never)]
+fn bury<P: Port>(c: &mut Context<P>, inbox: &mut Inbox, handler: &mut impl Handler<P>) {
+    while let Some(ep) = c.lists.dying.pop() {
+        peers::bury(c, inbox, handler, ep);
+    }
+}
+
+#[inline(never)]
 fn insert<P: Port>(c: &mut Context<P>, inbox: &mut Inbox, handler: &mut impl Handler<P>) -> Work {
     let mut results = ArrayVec::<InsertResult, 64>::new();
     c.rail.port.reap_inserts(&mut results);
