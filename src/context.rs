@@ -17,6 +17,10 @@ use crate::{liveness, pack, transmit};
 use tickwire_tables::arena::ArenaPart;
 use tickwire_tables::handle::Row;
 
+/// Messages of this size keep a handler, or whoever made them, busy for as long as a timer runs:
+/// they do not wait for the end of a tick to be sent or acked.
+pub(crate) const PROMPT_BYTES: u64 = 64 << 10;
+
 /// The sending half of an [`crate::Engine`], which dereferences to it. Handlers get it by `&mut`
 /// and may send from inside an event, also to the peer that caused it.
 pub struct Context<P> {
@@ -36,6 +40,10 @@ pub struct Context<P> {
     pub(crate) live_ns: Nanos,
     /// When the last tick began: sends between ticks stamp `now` themselves.
     pub(crate) last_tick_ns: Nanos,
+    /// When nothing was left unread for certain: the last tick, or the end of a sleep.
+    pub(crate) polled_ns: Nanos,
+    /// From then to this tick: what arrives in it may have waited for so long.
+    pub(crate) away_ns: Nanos,
     pub(crate) in_tick: bool,
     /// Address insertions that the port has not answered.
     pub(crate) inserts_outstanding: u32,
@@ -195,6 +203,8 @@ impl<P: Port> Context<P> {
     #[inline]
     pub(crate) fn wake_up(&mut self) {
         let now = self.now.max(self.rail.port.now());
+        self.away_ns = now - self.polled_ns.min(now);
+        self.polled_ns = now;
         self.live_ns += (now - self.last_tick_ns).min(self.limits.pause_ns);
         self.last_tick_ns = now;
         self.now = now;
@@ -314,10 +324,14 @@ impl<P: Port> Context<P> {
         // The short way for the first chunk; the rest is packed by the tick. Without a slot for it
         // no ring may be taken, or those who have one might wait for the ring.
         if nothing_waits && pack::may_take_slot(self, ep) && self.may_go_at_once(ep) {
+            let is_prompt = len as u64 >= PROMPT_BYTES;
+            if is_prompt {
+                self.now = self.now.max(self.rail.port.now());
+            }
             if let Some(seg) = pack::next_chunk(self, ep, frag) {
                 transmit::first(self, ep, seg);
             }
-            if !self.in_tick {
+            if is_prompt || !self.in_tick {
                 transmit::flush(self);
             }
         }

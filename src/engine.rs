@@ -119,6 +119,8 @@ impl<P: Port> Engine<P> {
             now,
             live_ns: 0,
             last_tick_ns: now,
+            polled_ns: now,
+            away_ns: 0,
             in_tick: false,
             inserts_outstanding: 0,
             config,
@@ -245,7 +247,16 @@ impl<P: Port> Engine<P> {
         let until = next.map_or(timeout_ns, |at| at.saturating_sub(now).min(timeout_ns));
         if until > 0 {
             self.context.rail.port.wait(until);
+            self.slept();
         }
+    }
+
+    /// Tells that the caller slept until now because nothing had arrived: an event loop that polls
+    /// the port's sockets itself, or a simulation. What arrives in the next tick did not wait.
+    /// [`Engine::wait`] does this by itself.
+    pub fn slept(&mut self) {
+        let c = &mut self.context;
+        c.polled_ns = c.rail.port.now().max(c.now);
     }
 
     /// When to tick next if nothing arrives before: the port's time of now (or one that is past)

@@ -6,7 +6,7 @@ mod on_ack;
 mod on_chunk;
 mod on_data;
 
-use crate::context::Context;
+use crate::context::{Context, PROMPT_BYTES};
 use crate::engine::Inbox;
 use crate::event::{Body, Event, Handler, Message};
 use crate::ids::{EndpointRow, FragmentRow, Tag};
@@ -15,6 +15,7 @@ use crate::liveness;
 use crate::ports::Port;
 use crate::state::endpoints::{Early, flag};
 use crate::state::fragments::{Buffer, Kind};
+use crate::systems::ack;
 use crate::time::coarse;
 use crate::window::Place;
 use crate::wire::{self, AckBitmap, HEADER_BYTES, Header, Packet};
@@ -126,7 +127,8 @@ fn identify<P: Port>(
 fn note_arrival<P: Port>(c: &mut Context<P>, ep: EndpointRow, urgent: bool, alone: bool) {
     let e = &mut c.endpoints;
     e.flags[ep] |= flag::ACK_PENDING | if alone { flag::ACK_ALONE } else { 0 };
-    e.arrived[ep] = coarse(c.now);
+    // It may have come right after the last tick: the sender must not take the wait for a queue.
+    e.arrived[ep] = coarse(c.now - c.away_ns);
     e.arrivals_unacked[ep] = e.arrivals_unacked[ep].saturating_add(1);
     if urgent || e.arrivals_unacked[ep] >= c.limits.ack_every {
         c.lists.ack_due.push(ep);
@@ -228,6 +230,10 @@ fn finish_receive<P: Port>(
     let (tag, total) = (c.fragments.tag[frag], c.fragments.total_bytes[frag]);
     let whole = c.fragments.done_bytes[frag] == total;
     let mut buffer = release_receive(c, ep, frag);
+    if total >= PROMPT_BYTES {
+        // The handler may be at work on so much for longer than the sender's timer runs.
+        ack::send_at_once(c, ep);
+    }
     if !whole {
         c.counters.drops_chunk_mismatch += 1;
     } else {

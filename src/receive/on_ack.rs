@@ -130,12 +130,18 @@ fn on_progress<P: Port>(
     let plausible = !is_guess || since >= e.rtt[ep].srtt_ns() / 2;
     let flight = e.flight_of(ep);
     if let Some(sent_ns) = newest.timed() {
-        let rtt = c.now.saturating_sub(sent_ns).saturating_sub(header.ack_delay.as_ns());
-        e.rtt[ep].sample(rtt);
-        let least = &mut e.flights.least_in_round_ns[flight];
-        *least = rtt.min(u64::from(*least)) as u32;
-        let samples = &mut e.flights.samples_in_round[flight];
-        *samples = samples.saturating_add(1);
+        let (rtt, delay) = (c.now.saturating_sub(sent_ns), header.ack_delay.as_ns());
+        let hold = Nanos::from(c.config.ack_delay_ns);
+        // The timer has to live with a peer that is often away: only its holding of acks is left
+        // out.
+        e.rtt[ep].sample(rtt.saturating_sub(delay.min(hold)));
+        // A queue shows only when neither side was away for most of the time.
+        if delay.max(c.away_ns) <= (rtt / 2).max(2 * hold) {
+            let least = &mut e.flights.least_in_round_ns[flight];
+            *least = rtt.saturating_sub(delay).max(1).min(u64::from(*least)) as u32;
+            let samples = &mut e.flights.samples_in_round[flight];
+            *samples = samples.saturating_add(1);
+        }
     }
     if newest.again.is_some_and(|(at, _)| c.now.saturating_sub(at) < e.rtt[ep].srtt_ns() / 2)
         && !std::mem::replace(&mut e.flights.is_round_reordered[flight], true)

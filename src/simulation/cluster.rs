@@ -357,6 +357,9 @@ impl Cluster {
         }
         for at in 0..self.nodes.len() {
             if self.nodes[at].due_at() <= now {
+                if let Some(engine) = &mut self.nodes[at].engine {
+                    engine.slept();
+                }
                 self.tick(at)?;
             }
         }

@@ -273,6 +273,7 @@ impl<'a> World<'a> {
         let tick_ns = self.settings.tick_ns;
         let node = &mut self.nodes[at as usize];
         let Some(engine) = &mut node.engine else { return Ok(()) };
+        engine.slept();
         let work = engine.tick(&mut Page { book: &mut self.book, node: at });
         self.book.send_all(at, engine);
         if let Some(failure) = self.book.failure.take() {

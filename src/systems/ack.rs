@@ -30,6 +30,15 @@ pub(crate) fn run<P: Port>(c: &mut Context<P>) -> Work {
     if c.lists.ack_due.is_empty() { Work::default() } else { send_due(c) }
 }
 
+/// Sends what is due with the ack of `ep`, if it owes one, which waits for no data to ride on.
+pub(crate) fn send_at_once<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
+    if c.endpoints.has(ep, flag::ACK_PENDING) {
+        c.endpoints.flags[ep] |= flag::ACK_ALONE;
+        c.lists.ack_due.push(ep);
+        send_due(c);
+    }
+}
+
 #[inline(never)]
 fn send_due<P: Port>(c: &mut Context<P>) -> Work {
     let mut batch = Batch::default();
