@@ -165,6 +165,15 @@ impl CongestionWindow {
         }
     }
 
+    /// A round trip's worth of segments is acked, but its time was the receiver's, who was away:
+    /// nothing is known of the network. Without this a window that timeouts made small would stay
+    /// so; it grows to what an idle peer begins with.
+    pub fn on_blind_round(&mut self, initial: u32) {
+        if self.segments < initial as f32 {
+            self.segments = (self.segments * 2.0).min(initial as f32);
+        }
+    }
+
     fn queue_ns(&self, rtt_ns: u32) -> f32 {
         rtt_ns.saturating_sub(self.least_rtt_ns) as f32
     }

@@ -136,12 +136,14 @@ fn on_progress<P: Port>(
         // out.
         e.rtt[ep].sample(rtt.saturating_sub(delay.min(hold)));
         // A queue shows only when neither side was away for most of the time.
-        if delay.max(c.away_ns) <= (rtt / 2).max(2 * hold) {
+        let count = if delay.max(c.away_ns) <= (rtt / 2).max(2 * hold) {
             let least = &mut e.flights.least_in_round_ns[flight];
             *least = rtt.saturating_sub(delay).max(1).min(u64::from(*least)) as u32;
-            let samples = &mut e.flights.samples_in_round[flight];
-            *samples = samples.saturating_add(1);
-        }
+            &mut e.flights.samples_in_round[flight]
+        } else {
+            &mut e.flights.blind_in_round[flight]
+        };
+        *count = count.saturating_add(1);
     }
     if newest.again.is_some_and(|(at, _)| c.now.saturating_sub(at) < e.rtt[ep].srtt_ns() / 2)
         && !std::mem::replace(&mut e.flights.is_round_reordered[flight], true)
@@ -174,15 +176,18 @@ fn steer<P: Port>(c: &mut Context<P>, ep: EndpointRow, segments: u32) {
     let flight = e.flight_of(ep);
     let least_in_round_ns = e.flights.least_in_round_ns[flight];
     let samples = e.flights.samples_in_round[flight];
+    let blind = e.flights.blind_in_round[flight];
     let is_over = e.flights.round_ends[flight].is_before(e.acked[ep])
-        && (samples >= SAMPLES_MIN || e.acked[ep] == e.next_seq[ep]);
-    if let Congestion::Delay { target_ns } = c.config.congestion
-        && samples > 0
-    {
-        let acked = Acked { least_in_round_ns, segments, in_flight: e.in_flight(ep) };
-        e.congestion[ep].on_ack(&acked, c.limits.congestion_max, target_ns, c.now);
-        if is_over {
+        && (samples.max(blind) >= SAMPLES_MIN || e.acked[ep] == e.next_seq[ep]);
+    if let Congestion::Delay { target_ns } = c.config.congestion {
+        if samples > 0 {
+            let acked = Acked { least_in_round_ns, segments, in_flight: e.in_flight(ep) };
+            e.congestion[ep].on_ack(&acked, c.limits.congestion_max, target_ns, c.now);
+        }
+        if is_over && samples >= blind && samples > 0 {
             e.congestion[ep].on_round(least_in_round_ns, target_ns, c.now);
+        } else if is_over && blind > 0 {
+            e.congestion[ep].on_blind_round(c.limits.congestion_initial);
         }
     }
     if is_over {

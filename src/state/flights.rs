@@ -23,8 +23,9 @@ pub(crate) struct Flights {
     pub round_ends: Column<RingId, Seq>,
     /// Least round trip seen in it; `u32::MAX`: none yet.
     pub least_in_round_ns: Column<RingId, u32>,
-    /// Round trips that it told of.
+    /// Round trips that it told of: of the network; of a receiver that was away.
     pub samples_in_round: Column<RingId, u16>,
+    pub blind_in_round: Column<RingId, u16>,
     /// A resend in it was for nothing.
     pub is_round_reordered: Column<RingId, bool>,
     /// Segments found to be lost in it.
@@ -44,6 +45,7 @@ impl Flights {
             round_ends: Column::new(n, Seq::new(0)),
             least_in_round_ns: Column::new(n, u32::MAX),
             samples_in_round: Column::new(n, 0),
+            blind_in_round: Column::new(n, 0),
             is_round_reordered: Column::new(n, false),
             lost_in_round: Column::new(n, 0),
         }
@@ -65,6 +67,7 @@ impl Flights {
         self.round_ends[id] = next;
         self.least_in_round_ns[id] = u32::MAX;
         self.samples_in_round[id] = 0;
+        self.blind_in_round[id] = 0;
         self.is_round_reordered[id] = false;
         self.lost_in_round[id] = 0;
     }
