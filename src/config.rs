@@ -24,7 +24,8 @@ pub struct Config {
     pub name: String,
     /// Most peers at a time; at most 2^20. Memory: about 256 bytes each. Default 1024.
     pub peers_max: u32,
-    /// Ranks are below this; at most 2^24, 4 bytes each. Default 65536.
+    /// Ranks are below this. Each block of 65536 in which there are peers takes 4 bytes a rank.
+    /// Default 65536.
     pub ranks_max: u32,
     /// Peers with unacked segments or gaps at one time; others wait. Default: `peers_max`, at
     /// most 256. Memory: about 16 bytes times `window_segments` each.
@@ -151,7 +152,7 @@ impl Config {
         for (field, value, min, max) in [
             ("window_segments", window, 64, 4096),
             ("peers_max", self.peers_max.into(), 1, ROWS_MAX),
-            ("ranks_max", self.ranks_max.into(), 1, 1 << 24),
+            ("ranks_max", self.ranks_max.into(), 1, any - 1),
             ("active_peers_max", self.active_peers_max.into(), 1, any),
             ("congestion_window_segments", self.congestion_window_segments.into(), 1, any),
             ("congestion_initial_segments", self.congestion_initial_segments.into(), 1, any),

@@ -66,69 +66,6 @@ impl<P: Port> Context<P> {
         Ok(SmallMessage { context: self, seg, len_bytes, sent: false })
     }
 
-    /// Sends a copy of `bytes`. `Ok` means that it will be delivered, exactly once, unless the
-    /// peer turns out to be unreachable.
-    pub fn send_copy(
-        &mut self,
-        to: EndpointHandle,
-        tag: Tag,
-        bytes: &[u8],
-    ) -> Result<(), SendError> {
-        let ep = self.open_peer(to)?;
-        if bytes.len() <= usize::from(self.endpoints.payload_bytes_max[ep]) {
-            let seg = self.take_segment(ep, bytes.len())?;
-            self.payload_mut(seg, bytes.len()).copy_from_slice(bytes);
-            return self.enqueue_small(seg, tag, None);
-        }
-        self.check_large(ep, bytes.len())?;
-        let mut buffer = self.buffers.take(bytes.len() as u64);
-        buffer[..bytes.len()].copy_from_slice(bytes);
-        match self.enqueue_large(ep, tag, Buffer::Pooled(buffer), bytes.len(), None) {
-            Ok(()) => Ok(()),
-            Err((error, buffer)) => {
-                self.buffers.give(buffer);
-                Err(error)
-            }
-        }
-    }
-
-    /// Sends all of `buffer` without copying it where the port gathers. It comes back with
-    /// [`crate::Event::SendDone`] under `token` once the peer has everything, or at once with
-    /// the error.
-    pub fn send_from(
-        &mut self,
-        to: EndpointHandle,
-        tag: Tag,
-        buffer: Vec<u8>,
-        token: Token,
-    ) -> Result<(), (SendError, Vec<u8>)> {
-        let ep = match self.open_peer(to) {
-            Ok(ep) => ep,
-            Err(error) => return Err((error, buffer)),
-        };
-        let len = buffer.len();
-        if len > usize::from(self.endpoints.payload_bytes_max[ep]) {
-            if let Err(error) = self.check_large(ep, len) {
-                return Err((error, buffer));
-            }
-            return self.enqueue_large(ep, tag, Buffer::Owned(buffer), len, Some(token));
-        }
-        let seg = match self.take_segment(ep, len) {
-            Ok(seg) => seg,
-            Err(error) => return Err((error, buffer)),
-        };
-        self.payload_mut(seg, len).copy_from_slice(&buffer);
-        match self.enqueue_small(seg, tag, Some(token)) {
-            Ok(()) => {
-                // The row was just made; the memory rides along to come back with the event.
-                let frag = self.segments.frag[seg].expect("a send with a token has a fragment");
-                self.fragments.buffer[frag] = Some(Buffer::Owned(buffer));
-                Ok(())
-            }
-            Err(error) => Err((error, buffer)),
-        }
-    }
-
     /// Largest message that fits one datagram to `to`, in bytes.
     pub fn small_bytes_max(&self, to: EndpointHandle) -> Option<usize> {
         let ep = self.endpoints.slab.get(to)?;
@@ -218,12 +155,16 @@ impl<P: Port> Context<P> {
         Ok(ep)
     }
 
-    fn again(&mut self) -> SendError {
+    pub(crate) fn again(&mut self) -> SendError {
         self.counters.refused_again += 1;
         SendError::Again
     }
 
-    fn take_segment(&mut self, ep: EndpointRow, len: usize) -> Result<SegmentRow, SendError> {
+    pub(crate) fn take_segment(
+        &mut self,
+        ep: EndpointRow,
+        len: usize,
+    ) -> Result<SegmentRow, SendError> {
         // Each peer leaves as many slots as it holds, so that one that is slow or dead never takes
         // all of them (dynamic thresholds, Choudhury and Hahne 1998). What waits behind a large
         // message counts as well, and the last slot is for the chunks that it waits for.
@@ -238,12 +179,12 @@ impl<P: Port> Context<P> {
     }
 
     #[inline]
-    fn payload_mut(&mut self, seg: SegmentRow, len: usize) -> &mut [u8] {
+    pub(crate) fn payload_mut(&mut self, seg: SegmentRow, len: usize) -> &mut [u8] {
         let first = self.limits.prefix_bytes + HEADER_BYTES;
         &mut self.slots.bytes_mut(seg.index() as u32)[first..first + len]
     }
 
-    fn check_large(&self, ep: EndpointRow, len: usize) -> Result<(), SendError> {
+    pub(crate) fn check_large(&self, ep: EndpointRow, len: usize) -> Result<(), SendError> {
         let max = self.endpoints.message_bytes_max[ep];
         if len as u64 > max { Err(too_large(len, max)) } else { Ok(()) }
     }
@@ -251,7 +192,7 @@ impl<P: Port> Context<P> {
     /// The short way: a packed segment goes out at once when nothing of its endpoint waits and
     /// window and queue allow; else it waits its turn.
     #[inline]
-    fn enqueue_small(
+    pub(crate) fn enqueue_small(
         &mut self,
         seg: SegmentRow,
         tag: Tag,
@@ -299,17 +240,16 @@ impl<P: Port> Context<P> {
         self.endpoints.lost_len(ep) == 0 && transmit::may_send_new(self, ep)
     }
 
-    fn enqueue_large(
+    pub(crate) fn enqueue_large(
         &mut self,
         ep: EndpointRow,
         tag: Tag,
         buffer: Buffer,
         len: usize,
         token: Option<Token>,
-    ) -> Result<(), (SendError, Vec<u8>)> {
+    ) -> Result<(), (SendError, Buffer)> {
         let peer = self.endpoints.slab.handle(ep);
         let Some(frag) = self.fragments.take(Kind::Large, peer, tag.0, len as u64) else {
-            let (Buffer::Pooled(buffer) | Buffer::Owned(buffer)) = buffer;
             return Err((self.again(), buffer));
         };
         self.fragments.token[frag] = token;

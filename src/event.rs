@@ -1,5 +1,6 @@
 //! What a tick tells its user, and the trait that hears it.
 
+use crate::address::PeerAddress;
 use crate::context::Context;
 use crate::ids::{EndpointHandle, Rank, Tag, Token};
 use crate::ports::{LinkEvent, Port};
@@ -160,6 +161,14 @@ pub trait Handler<P: Port> {
     /// engine's own buffers are used.
     fn destination(&mut self, from: EndpointHandle, tag: Tag, len_bytes: u64) -> Option<Vec<u8>> {
         let _ = (from, tag, len_bytes);
+        None
+    }
+
+    /// A datagram of this job names a rank that was never added: give its address to have it added
+    /// now and the datagram taken in, if it proves to be that process's. `None`: it is dropped and
+    /// counted, and comes again. For runtimes that add peers when they are first met.
+    fn stranger(&mut self, context: &mut Context<P>, rank: Rank) -> Option<PeerAddress> {
+        let _ = (context, rank);
         None
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn report<P: Port>(c: &mut Context<P>, handler: &mut impl Handler<P>)
                 c.buffers.give(buffer);
                 None
             }
-            None => None,
+            Some(Buffer::Lent(_)) | None => None,
         };
         let failed = c.fragments.failed[frag];
         c.fragments.free(frag);

@@ -61,7 +61,7 @@ pub(crate) fn add<P: Port>(
     e.name[ep] = address.name.clone().into();
     let raw = address.channels.clone();
     e.inserting.insert(ep, Inserting { raw, started: 0, done: 0, error: None });
-    e.list_rank(address.rank, Some(ep));
+    e.directory.set(address.rank, Some(ep));
     c.lists.to_insert.push(ep);
     Ok(c.endpoints.slab.handle(ep))
 }
@@ -97,7 +97,7 @@ fn check<P: Port>(c: &Context<P>, address: &PeerAddress) -> Result<(), PeerError
     if address.datagram_bytes_max < c.limits.datagram_bytes_floor {
         return Err(PeerError::BadAddress("its largest datagram is absurdly small"));
     }
-    let ranks_max = c.endpoints.ranks_max();
+    let ranks_max = c.endpoints.directory.ranks_max();
     if rank.0 >= ranks_max {
         return Err(PeerError::RankTooHigh { rank, ranks_max });
     }
@@ -140,7 +140,7 @@ pub(crate) fn remove<P: Port>(
     c.endpoints.name[ep] = Box::default();
     let rank = c.endpoints.rank[ep];
     if c.endpoints.by_rank(rank.0) == Some(ep) {
-        c.endpoints.list_rank(rank, None);
+        c.endpoints.directory.set(rank, None);
     }
     c.endpoints.slab.remove(ep);
 }
@@ -161,6 +161,7 @@ pub(crate) fn release<P: Port>(
                 let from = c.endpoints.slab.handle(ep);
                 handler.on_event(c, Event::ReceiveFailed { from, tag, buffer });
             }
+            Buffer::Lent(_) => {}
         }
     }
     drop_early(c, inbox, ep);

@@ -16,9 +16,11 @@ use crate::time::Nanos;
 use arrayvec::ArrayVec;
 use tickwire_tables::arena::DatagramArena;
 
+pub mod any;
 pub mod faults;
 mod kernel;
 pub mod libfabric;
+pub mod memory;
 pub mod sim;
 pub mod udp;
 

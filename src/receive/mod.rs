@@ -9,9 +9,10 @@ mod on_data;
 use crate::context::{Context, PROMPT_BYTES};
 use crate::engine::Inbox;
 use crate::event::{Body, Event, Handler, Message};
-use crate::ids::{EndpointRow, FragmentRow, Tag};
+use crate::ids::{EndpointRow, FragmentRow, Rank, Tag};
 use crate::integrity::{self, Worth};
 use crate::liveness;
+use crate::peers;
 use crate::ports::Port;
 use crate::state::endpoints::{Early, flag};
 use crate::state::fragments::{Buffer, Kind};
@@ -45,7 +46,7 @@ pub(crate) fn on_datagram<P: Port>(
         Packet::Data(header, _) | Packet::Chunk(header, ..) => (header, AckBitmap::NONE),
         Packet::Ack(header, bitmap) => (header, bitmap),
     };
-    let Some((ep, worth)) = identify(c, &header, bytes) else {
+    let Some((ep, worth)) = identify(c, handler, &header, bytes) else {
         freed.push(slot);
         return;
     };
@@ -94,12 +95,13 @@ pub(crate) fn on_datagram<P: Port>(
 #[inline(always)]
 fn identify<P: Port>(
     c: &mut Context<P>,
+    handler: &mut impl Handler<P>,
     header: &Header,
     bytes: &[u8],
 ) -> Option<(EndpointRow, Worth)> {
-    let Some(ep) = c.endpoints.by_rank(header.rank) else {
-        c.counters.drops_unknown_rank += 1;
-        return None;
+    let ep = match c.endpoints.by_rank(header.rank) {
+        Some(ep) => ep,
+        None => meet(c, handler, Rank(header.rank))?,
     };
     if c.endpoints.session_in[ep] != header.session {
         c.counters.drops_wrong_session += 1;
@@ -119,6 +121,23 @@ fn identify<P: Port>(
         Worth::Old => {}
     }
     Some((ep, worth))
+}
+
+/// A rank that is not listed: the handler may know its address. Whether the datagram is really that
+/// process's is judged afterwards, as for any other.
+#[cold]
+fn meet<P: Port>(
+    c: &mut Context<P>,
+    handler: &mut impl Handler<P>,
+    rank: Rank,
+) -> Option<EndpointRow> {
+    let address = handler.stranger(c, rank).filter(|address| address.rank == rank);
+    let peer = address.and_then(|address| peers::add(c, &address).ok());
+    let ep = peer.and_then(|peer| c.endpoints.slab.get(peer));
+    if ep.is_none() {
+        c.counters.drops_unknown_rank += 1;
+    }
+    ep
 }
 
 /// Notes an arrival that wants an ack: now when `urgent` or `ack_every` have arrived, else
@@ -240,9 +259,10 @@ fn finish_receive<P: Port>(
         c.counters.messages_received += 1;
         c.counters.bytes_received += total;
         let from = c.endpoints.slab.handle(ep);
-        let (Buffer::Pooled(bytes) | Buffer::Owned(bytes)) = &mut buffer;
-        let body = Body::Buffer(bytes, total as usize);
-        handler.on_event(c, Event::Received(Message { from, tag: Tag(tag), body }));
+        if let Buffer::Pooled(bytes) | Buffer::Owned(bytes) = &mut buffer {
+            let body = Body::Buffer(bytes, total as usize);
+            handler.on_event(c, Event::Received(Message { from, tag: Tag(tag), body }));
+        }
     }
     if let Buffer::Pooled(bytes) = buffer {
         c.buffers.give(bytes);

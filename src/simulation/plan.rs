@@ -85,7 +85,7 @@ impl Plan {
     /// that is known.
     pub fn parse(text: &str) -> Result<Self, String> {
         let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
-        // Node numbers are 32 bits, but an engine's directory of ranks is limited to 2^24.
+        // More would not fit in any machine's memory.
         if !(2..=1 << 24).contains(&file.peers) {
             return Err(format!("peers = {}: must be 2 to {}", file.peers, 1 << 24));
         }

@@ -4,6 +4,7 @@ use crate::congestion::CongestionWindow;
 use crate::ids::{EndpointHandle, EndpointRow, FragmentRow, Rank, SegmentRow};
 use crate::ports::{PortPeer, RawAddress};
 use crate::rto::{ReorderScale, Rtt};
+use crate::state::directory::Directory;
 use crate::state::flights::Flights;
 use crate::window::{self, Place};
 use crate::wire::extend;
@@ -57,8 +58,7 @@ pub(crate) enum Early {
 
 pub(crate) struct Endpoints {
     pub slab: Slab<EndpointHandle>,
-    /// Rank to row.
-    directory: Box<[Option<EndpointRow>]>,
+    pub directory: Directory,
     pub flights: Flights,
     pub rx_rings: RingPool<Early>,
 
@@ -170,7 +170,7 @@ impl Endpoints {
         let zero = Seq::new(0);
         Self {
             slab: Slab::new(n),
-            directory: vec![None; ranks as usize].into(),
+            directory: Directory::new(ranks),
             flights: Flights::new(rings, window),
             rx_rings: RingPool::new(rings as usize, window as usize),
             next_seq: Column::new(n, zero),
@@ -209,16 +209,7 @@ impl Endpoints {
     /// The peer of a rank, if there is one. Any number may be asked for.
     #[inline]
     pub fn by_rank(&self, rank: u32) -> Option<EndpointRow> {
-        *self.directory.get(rank as usize)?
-    }
-
-    /// Ranks that the directory has room for.
-    pub fn ranks_max(&self) -> u32 {
-        self.directory.len() as u32
-    }
-
-    pub fn list_rank(&mut self, rank: Rank, ep: Option<EndpointRow>) {
-        self.directory[rank.0 as usize] = ep;
+        self.directory.get(rank)
     }
 
     #[inline]
@@ -406,7 +397,7 @@ impl Endpoints {
             fragment_id_next.bytes(),
             name.bytes(),
         ];
-        slab.bytes() + size_of_val(&**directory) + columns.iter().sum::<usize>()
+        slab.bytes() + directory.bytes() + columns.iter().sum::<usize>()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Fragments: one row for one message in work on one side.
 
 use crate::ids::{EndpointHandle, EndpointRow, FragmentHandle, FragmentRow, SegmentRow, Token};
+use crate::ports::memory::Lent;
 use tickwire_tables::column::Column;
 use tickwire_tables::handle::{Handle, Row};
 use tickwire_tables::list::Links;
@@ -25,6 +26,8 @@ pub(crate) enum Buffer {
     Pooled(Vec<u8>),
     /// The user's, back to the user when done.
     Owned(Vec<u8>),
+    /// The user's, only lent; sends alone.
+    Lent(Lent),
 }
 
 impl Buffer {
@@ -32,6 +35,7 @@ impl Buffer {
     pub fn bytes(&self) -> &[u8] {
         match self {
             Buffer::Pooled(bytes) | Buffer::Owned(bytes) => bytes,
+            Buffer::Lent(lent) => lent.bytes(),
         }
     }
 
@@ -39,6 +43,7 @@ impl Buffer {
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
             Buffer::Pooled(bytes) | Buffer::Owned(bytes) => bytes,
+            Buffer::Lent(_) => unreachable!("nothing is received into memory lent for reading"),
         }
     }
 }
