@@ -1,8 +1,8 @@
 //! The C interface, `include/tickwire.h`: opaque handles, status codes with texts, no unwinding.
 //!
 //! The header is made from this folder by cbindgen (`tests/header.rs` compares and, asked to,
-//! writes it). Each function checks what it is given as far as that can be checked; a null or dangling
-//! engine cannot, and is the caller's bug, as everywhere in C.
+//! writes it). Each function checks what it is given as far as that can be checked; a null or
+//! dangling engine cannot, and is the caller's bug, as everywhere in C.
 
 #![allow(unsafe_code, non_camel_case_types)]
 
