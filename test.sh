@@ -91,7 +91,8 @@ skip() { # skip TITLE REASON
 install_missing() {
     local package missing=()
     command -v apt-get >/dev/null && command -v dpkg-query >/dev/null || return 0
-    for package in gcc libfabric1 libfabric-dev nftables iproute2 python3-minimal; do
+    for package in gcc make libc6-dev libfabric1 libfabric-dev nftables iproute2 python3-minimal \
+        openmpi-bin libopenmpi-dev; do
         dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' ||
             missing+=("$package")
     done
@@ -123,6 +124,20 @@ commands() {
     pingpong --port libfabric --provider udp
     pingpong --port libfabric --provider udp --faults "$bad" --seed 7
     step 'tickwire soak' 120 target/release/tickwire soak --seconds 5 --sizes 8,8K,1M
+}
+
+# Programs in C, and MPI programs over the Open MPI component.
+c_programs() {
+    if ! command -v make >/dev/null || ! command -v cc >/dev/null; then
+        skip 'C and MPI programs' 'no make or cc (apt-get install gcc make)'
+        return
+    fi
+    step 'C programs' 300 make -s -C tests/c check
+    if ! command -v mpirun >/dev/null || ! command -v mpicc >/dev/null; then
+        skip 'MPI programs' 'no Open MPI (apt-get install openmpi-bin libopenmpi-dev)'
+        return
+    fi
+    step 'MPI programs' 400 make -s -C openmpi check
 }
 
 # On networks that really lose datagrams. Leave to make namespaces is nothing that CI could install.
@@ -180,6 +195,7 @@ step 'cargo test' 1200 cargo test --workspace
 if [ "$mode" = all ]; then
     step 'cargo doc' 300 env RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps
     commands
+    c_programs
     simulated_hosts
     step 'cargo bench, each once' 1500 cargo bench --bench '*' -- --test
     fuzz

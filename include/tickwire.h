@@ -14,6 +14,11 @@
 #define TW_API_VERSION 1
 
 /*
+ No address is longer.
+ */
+#define TW_ADDRESS_BYTES_MAX 512
+
+/*
  Parts that one message may be made of.
  */
 #define TW_PARTS_MAX 16
@@ -255,7 +260,8 @@ enum tw_status tw_close(const struct tw_engine *engine, uint64_t linger_ns);
 
 /*
  Copies this process's address, for the others' `tw_add_peer`, to `out` if it has room, and
- returns its length (some 100 bytes) in any case.
+ returns its length (at most `TW_ADDRESS_BYTES_MAX`) in any case. Not from inside a handler,
+ where it is 0.
 
  # Safety
  `out` has `out_bytes` writable bytes, or is null.

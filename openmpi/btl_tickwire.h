@@ -46,13 +46,13 @@ struct mca_btl_base_endpoint_t {
 typedef struct mca_btl_base_endpoint_t mca_btl_tickwire_endpoint_t;
 OBJ_CLASS_DECLARATION(mca_btl_tickwire_endpoint_t);
 
-/* A descriptor with its two segments; memory of `room` bytes follows, 16-byte aligned. */
+/* A descriptor with its two segments; the memory of its list's size follows, 16-byte
+ * aligned. */
 typedef struct mca_btl_tickwire_frag_t {
     mca_btl_base_descriptor_t base;
     mca_btl_base_segment_t segments[2];
     mca_btl_tickwire_endpoint_t *endpoint;
     opal_free_list_t *home;
-    size_t room;
     mca_btl_base_tag_t tag;
 } mca_btl_tickwire_frag_t;
 OBJ_CLASS_DECLARATION(mca_btl_tickwire_frag_t);

@@ -1,16 +1,8 @@
 /* Descriptors: memory for upper headers and packed data, or a header and a view of user memory. */
 #include "btl_tickwire.h"
 
-static void construct(mca_btl_tickwire_frag_t *frag)
-{
-    frag->base.des_segments = frag->segments;
-    frag->base.des_segment_count = 1;
-    frag->endpoint = NULL;
-    frag->home = NULL;
-    frag->room = 0;
-}
-
-OBJ_CLASS_INSTANCE(mca_btl_tickwire_frag_t, mca_btl_base_descriptor_t, construct, NULL);
+/* `take` sets every field that anything reads. */
+OBJ_CLASS_INSTANCE(mca_btl_tickwire_frag_t, mca_btl_base_descriptor_t, NULL, NULL);
 
 static int init_list(opal_free_list_t *list, size_t room, int step)
 {
@@ -34,8 +26,7 @@ static mca_btl_tickwire_frag_t *take(mca_btl_tickwire_endpoint_t *endpoint, size
 {
     mca_btl_tickwire_component_t *c = &mca_btl_tickwire_component;
     const mca_btl_base_module_t *m = &mca_btl_tickwire_module;
-    bool is_eager = room <= m->btl_eager_limit;
-    opal_free_list_t *home = is_eager ? &c->eager_frags : &c->large_frags;
+    opal_free_list_t *home = room <= m->btl_eager_limit ? &c->eager_frags : &c->large_frags;
     mca_btl_tickwire_frag_t *frag;
 
     if (room > m->btl_max_send_size) {
@@ -46,7 +37,6 @@ static mca_btl_tickwire_frag_t *take(mca_btl_tickwire_endpoint_t *endpoint, size
         return NULL;
     }
     frag->home = home;
-    frag->room = is_eager ? m->btl_eager_limit : m->btl_max_send_size;
     frag->endpoint = endpoint;
     frag->base.des_segments = frag->segments;
     frag->base.des_segment_count = 1;

@@ -50,7 +50,7 @@ static opal_process_name_t name_of(uint32_t rank)
     return name;
 }
 
-/* Deaths only: not worth an index. */
+/* Deaths only, with 4.1: not worth an index. */
 mca_btl_tickwire_endpoint_t *tickwire_endpoint_of(tw_peer peer)
 {
     mca_btl_tickwire_endpoint_t *endpoint;
@@ -94,7 +94,7 @@ uint32_t tickwire_job_size(void)
 int tickwire_publish(void)
 {
     mca_btl_tickwire_component_t *c = &mca_btl_tickwire_component;
-    unsigned char blob[512];
+    unsigned char blob[TW_ADDRESS_BYTES_MAX];
     size_t bytes = tw_address(c->engine, blob, sizeof(blob));
     int rc = OPAL_ERROR;
 

@@ -34,6 +34,9 @@ pub struct PeerAddress {
 }
 
 impl PeerAddress {
+    /// No blob is longer: magic, numbers, three lengths and what they count.
+    pub const BYTES_MAX: usize = 4 + 31 + 3 + NAME_BYTES_MAX + 2 * RawAddress::BYTES_MAX;
+
     /// The blob.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();

@@ -24,8 +24,8 @@ pub struct Config {
     pub name: String,
     /// Most peers at a time; at most 2^20. Memory: about 256 bytes each. Default 1024.
     pub peers_max: u32,
-    /// Ranks are below this. Each block of 65536 in which there are peers takes 4 bytes a rank.
-    /// Default 65536.
+    /// Ranks are below this. Each block of 65536 takes 16 bytes, and 4 bytes a rank once there was
+    /// a peer in it. Default 65536.
     pub ranks_max: u32,
     /// Peers with unacked segments or gaps at one time; others wait. Default: `peers_max`, at
     /// most 256. Memory: about 16 bytes times `window_segments` each.

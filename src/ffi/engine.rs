@@ -188,7 +188,8 @@ pub extern "C" fn tw_close(engine: &tw_engine, linger_ns: u64) -> tw_status {
 }
 
 /// Copies this process's address, for the others' `tw_add_peer`, to `out` if it has room, and
-/// returns its length (some 100 bytes) in any case.
+/// returns its length (at most `TW_ADDRESS_BYTES_MAX`) in any case. Not from inside a handler,
+/// where it is 0.
 ///
 /// # Safety
 /// `out` has `out_bytes` writable bytes, or is null.

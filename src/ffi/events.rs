@@ -67,7 +67,8 @@ pub type tw_stranger = Option<
 >;
 
 /// No address is longer.
-const ADDRESS_BYTES_MAX: usize = 512;
+pub const TW_ADDRESS_BYTES_MAX: usize = 512;
+const _: () = assert!(PeerAddress::BYTES_MAX <= TW_ADDRESS_BYTES_MAX);
 
 pub(super) struct CHandler<'a> {
     pub api: &'a tw_engine,
@@ -149,7 +150,7 @@ impl Handler<AnyPort> for CHandler<'_> {
 
     fn stranger(&mut self, context: &mut Context<AnyPort>, rank: Rank) -> Option<PeerAddress> {
         let ask = self.api.stranger()?;
-        let mut blob = [0u8; ADDRESS_BYTES_MAX];
+        let mut blob = [0u8; TW_ADDRESS_BYTES_MAX];
         let len = self.api.handle(context, |user| {
             // SAFETY: a function of the type asked for; the memory is as long as it is told.
             unsafe { ask(user, rank.0, blob.as_mut_ptr().cast(), blob.len()) }

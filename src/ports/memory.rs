@@ -19,7 +19,7 @@ impl Lent {
     ///
     /// # Safety
     /// They stay readable and unchanged until the engine gives them back: with the event that ends
-    /// the send or put, with an error, or with the engine's end.
+    /// the send, with an error, or with the engine's end.
     pub unsafe fn new(ptr: *const u8, len_bytes: usize) -> Self {
         Self { ptr, len_bytes }
     }

@@ -259,10 +259,8 @@ fn finish_receive<P: Port>(
         c.counters.messages_received += 1;
         c.counters.bytes_received += total;
         let from = c.endpoints.slab.handle(ep);
-        if let Buffer::Pooled(bytes) | Buffer::Owned(bytes) = &mut buffer {
-            let body = Body::Buffer(bytes, total as usize);
-            handler.on_event(c, Event::Received(Message { from, tag: Tag(tag), body }));
-        }
+        let body = Body::Buffer(buffer.vec_mut(), total as usize);
+        handler.on_event(c, Event::Received(Message { from, tag: Tag(tag), body }));
     }
     if let Buffer::Pooled(bytes) = buffer {
         c.buffers.give(bytes);

@@ -124,7 +124,7 @@ fn find_or_open<P: Port>(
 }
 
 fn fill<P: Port>(c: &mut Context<P>, frag: FragmentRow, chunk: &ChunkHeader, payload: &[u8]) {
-    let buffer = c.fragments.buffer[frag].as_mut().map(Buffer::bytes_mut);
+    let buffer = c.fragments.buffer[frag].as_mut().map(Buffer::vec_mut);
     let at = chunk.offset_bytes as usize;
     buffer.expect("a receive has a buffer")[at..at + payload.len()].copy_from_slice(payload);
     c.fragments.done_bytes[frag] += payload.len() as u64;

@@ -9,17 +9,16 @@ const PAGE_RANKS: u32 = 1 << PAGE_BITS;
 
 pub(crate) struct Directory {
     ranks_max: u32,
-    /// One more than a page's place in `pages`; 0: no rank of it was ever listed.
-    tops: Box<[u32]>,
-    pages: Vec<Box<[Option<EndpointRow>]>>,
+    /// Empty where no rank was ever listed.
+    pages: Box<[Box<[Option<EndpointRow>]>]>,
 }
 
 impl Directory {
     /// Room for ranks below `ranks_max`. The first page is taken at once, others with their first
     /// rank.
     pub fn new(ranks_max: u32) -> Self {
-        let tops = vec![0; ranks_max.div_ceil(PAGE_RANKS) as usize].into();
-        let mut directory = Self { ranks_max, tops, pages: Vec::new() };
+        let pages = vec![Box::default(); ranks_max.div_ceil(PAGE_RANKS) as usize].into();
+        let mut directory = Self { ranks_max, pages };
         directory.open_page(0);
         directory
     }
@@ -27,8 +26,7 @@ impl Directory {
     /// Any number may be asked for.
     #[inline]
     pub fn get(&self, rank: u32) -> Option<EndpointRow> {
-        let page = *self.tops.get((rank >> PAGE_BITS) as usize)?;
-        let page = self.pages.get((page as usize).wrapping_sub(1))?;
+        let page = self.pages.get((rank >> PAGE_BITS) as usize)?;
         *page.get((rank & (PAGE_RANKS - 1)) as usize)?
     }
 
@@ -37,28 +35,27 @@ impl Directory {
         self.ranks_max
     }
 
-    /// Lists a rank below `ranks_max`, or takes it off. May allocate: outside the data path.
+    /// Lists a rank below `ranks_max`, or takes it off. May allocate, when a rank of its page comes
+    /// for the first time: peers are added, not messages moved.
     pub fn set(&mut self, rank: Rank, ep: Option<EndpointRow>) {
-        let top = (rank.0 >> PAGE_BITS) as usize;
-        if self.tops[top] == 0 {
-            self.open_page(top);
+        let at = (rank.0 >> PAGE_BITS) as usize;
+        if self.pages[at].is_empty() {
+            self.open_page(at);
         }
-        let page = &mut self.pages[self.tops[top] as usize - 1];
-        page[(rank.0 & (PAGE_RANKS - 1)) as usize] = ep;
+        self.pages[at][(rank.0 & (PAGE_RANKS - 1)) as usize] = ep;
     }
 
-    fn open_page(&mut self, top: usize) {
-        let first = (top as u32) << PAGE_BITS;
+    fn open_page(&mut self, at: usize) {
+        let first = (at as u32) << PAGE_BITS;
         let ranks = (self.ranks_max - first).min(PAGE_RANKS) as usize;
-        self.pages.push(vec![None; ranks].into());
-        self.tops[top] = self.pages.len() as u32;
+        self.pages[at] = vec![None; ranks].into();
     }
 
     /// Memory in bytes.
     #[cfg(test)]
     pub fn bytes(&self) -> usize {
         let pages: usize = self.pages.iter().map(|page| size_of_val(&**page)).sum();
-        size_of_val(&*self.tops) + pages
+        size_of_val(&*self.pages) + pages
     }
 }
 

@@ -39,8 +39,9 @@ impl Buffer {
         }
     }
 
+    /// The memory of a receive.
     #[inline]
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
+    pub fn vec_mut(&mut self) -> &mut Vec<u8> {
         match self {
             Buffer::Pooled(bytes) | Buffer::Owned(bytes) => bytes,
             Buffer::Lent(_) => unreachable!("nothing is received into memory lent for reading"),
