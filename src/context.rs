@@ -168,8 +168,11 @@ impl<P: Port> Context<P> {
         // Each peer leaves as many slots as it holds, so that one that is slow or dead never takes
         // all of them (dynamic thresholds, Choudhury and Hahne 1998). What waits behind a large
         // message counts as well, and the last slot is for the chunks that it waits for.
-        let waiting = self.endpoints.pending[ep].len() as u32;
-        if self.endpoints.slots_held(ep) + waiting >= self.segments.slab.free_len() as u32 {
+        let e = &self.endpoints;
+        let waiting = e.pending[ep].len() as u32;
+        let free = self.segments.slab.free_len() as u32;
+        // The bound is cheap, and is enough nearly always.
+        if e.slots_held_max(ep) + waiting >= free && e.slots_held(ep) + waiting >= free {
             return Err(self.again());
         }
         match self.segments.take(ep, 0, len as u32) {

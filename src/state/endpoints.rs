@@ -313,6 +313,12 @@ impl Endpoints {
         self.ready[ep].len() as u32 + self.in_flight(ep) + self.lost_len(ep)
     }
 
+    /// No less than [`Self::slots_held`], from what a send looks at anyway.
+    #[inline]
+    pub fn slots_held_max(&self, ep: EndpointRow) -> u32 {
+        self.ready[ep].len() as u32 + self.next_seq[ep].distance_from(self.acked[ep]) as u32
+    }
+
     /// The flight of a peer that has segments outstanding.
     #[inline]
     pub fn flight_of(&self, ep: EndpointRow) -> RingId {
