@@ -26,11 +26,13 @@ static long ring_in(MPI_Comm comm, int len, int message)
 static long between_groups(MPI_Comm half, int len)
 {
     int color = rank % 2, me, remote_size;
+    /* The halves count backwards: the last world rank of a parity leads it. */
+    int remote_leader = ranks - 1 - (ranks - 1 + 1 - color) % 2;
     unsigned char *out = memory((size_t) len), *in = memory((size_t) len);
     MPI_Comm inter, merged;
     long wrong = 0;
 
-    MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - color, 91, &inter);
+    MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, remote_leader, 91, &inter);
     MPI_Comm_rank(half, &me);
     MPI_Comm_remote_size(inter, &remote_size);
     for (int peer = 0; peer < remote_size; ++peer) {
