@@ -37,7 +37,7 @@ struct mca_btl_base_endpoint_t {
     opal_proc_t *proc;
     uint32_t rank;
     tw_peer peer;
-    /* Fragments that the engine had no room for, in order. */
+    /* Fragments that cannot leave yet, in order. */
     opal_list_t waiting;
     /* Links it into component.blocked while `waiting` is not empty. */
     opal_list_item_t blocked_link;

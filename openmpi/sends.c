@@ -1,5 +1,13 @@
-/* Sends: copied into the engine at once where it has room, else in order when it has. */
+/* Sends: handed to the engine when they can leave at once, else in order when they can. */
 #include "btl_tickwire.h"
+
+/* The caller may never come back to progress once its send is complete: it computes, or waits in
+ * PMIx_Connect for the one that this message would wake. Hence what cannot leave is not complete. */
+static bool must_wait(const mca_btl_tickwire_endpoint_t *endpoint)
+{
+    return endpoint->is_blocked
+        || !tw_leaves_at_once(mca_btl_tickwire_component.engine, endpoint->peer);
+}
 
 /* Hands a fragment to the engine, which copies it. */
 static tw_status post(mca_btl_tickwire_frag_t *frag)
@@ -62,7 +70,7 @@ int tickwire_send(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint,
     frag->endpoint = endpoint;
     frag->tag = tag;
     tickwire_lock();
-    if (!endpoint->is_blocked) {
+    if (!must_wait(endpoint)) {
         status = post(frag);
     }
     switch (status) {
@@ -100,7 +108,7 @@ int tickwire_sendi(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint
     }
     if (2 == count || 0 == payload_size) {
         tickwire_lock();
-        if (!endpoint->is_blocked) {
+        if (!must_wait(endpoint)) {
             status = tw_send_parts(mca_btl_tickwire_component.engine, endpoint->peer, tag, parts,
                                    count);
         }
@@ -115,7 +123,7 @@ int tickwire_sendi(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint
     return OPAL_ERR_RESOURCE_BUSY;
 }
 
-/* Until the engine is full again, or nothing waits for this endpoint. */
+/* Until no more can leave, or nothing waits for this endpoint. */
 static int send_waiting_to(mca_btl_tickwire_endpoint_t *endpoint)
 {
     int sent = 0;
@@ -123,7 +131,10 @@ static int send_waiting_to(mca_btl_tickwire_endpoint_t *endpoint)
     while (0 != opal_list_get_size(&endpoint->waiting)) {
         mca_btl_tickwire_frag_t *frag =
             (mca_btl_tickwire_frag_t *) opal_list_get_first(&endpoint->waiting);
-        tw_status status = post(frag);
+        tw_status status = TW_AGAIN;
+        if (tw_leaves_at_once(mca_btl_tickwire_component.engine, endpoint->peer)) {
+            status = post(frag);
+        }
         if (TW_AGAIN == status) {
             return sent;
         }

@@ -77,6 +77,19 @@ impl<P: Port> Context<P> {
         self.endpoints.slab.get(to).is_none_or(|ep| self.endpoints.is_drained(ep))
     }
 
+    /// Whether a message sent to `to` now would leave at once, or its first chunk would, instead of
+    /// waiting for acks and a tick. A caller that may stop ticking asks before it calls a message
+    /// sent. True for a peer that is gone, as the send then fails.
+    pub fn leaves_at_once(&mut self, to: EndpointHandle) -> bool {
+        let Ok(ep) = self.open_peer(to) else { return true };
+        self.stamp_send();
+        let e = &self.endpoints;
+        e.pending[ep].is_empty()
+            && e.ready[ep].is_empty()
+            && e.lost_len(ep) == 0
+            && transmit::is_open(self, ep)
+    }
+
     /// The peer of a rank.
     pub fn peer(&self, rank: Rank) -> Option<EndpointHandle> {
         self.endpoints.by_rank(rank.0).map(|ep| self.endpoints.slab.handle(ep))
@@ -233,13 +246,18 @@ impl<P: Port> Context<P> {
         Ok(())
     }
 
+    /// Sends between ticks stamp the time themselves, or the first round trip after a long pause
+    /// would be measured from the last tick.
     #[inline]
-    fn may_go_at_once(&mut self, ep: EndpointRow) -> bool {
+    fn stamp_send(&mut self) {
         if !self.in_tick {
-            // Sends between ticks stamp the time themselves, or the first round trip after a
-            // long pause would be measured from the last tick.
             self.now = self.rail.port.now();
         }
+    }
+
+    #[inline]
+    fn may_go_at_once(&mut self, ep: EndpointRow) -> bool {
+        self.stamp_send();
         self.endpoints.lost_len(ep) == 0 && transmit::may_send_new(self, ep)
     }
 

@@ -166,10 +166,11 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Adds a peer. Messages may be sent to it at once; they leave when its addresses are in
-    /// ([`crate::Event::PeerReady`], or [`crate::Event::PeerUnreachable`]). Another incarnation of
-    /// a rank that is there already takes its place; the former one is reported as dead. One that
-    /// was removed cannot come back in the same incarnation: its numbers have moved on.
+    /// Adds a peer. Messages may be sent to it at once; they leave when its addresses are in: with
+    /// a port that inserts at once, even before a tick tells ([`crate::Event::PeerReady`], or
+    /// [`crate::Event::PeerUnreachable`]). Another incarnation of a rank that is there already
+    /// takes its place; the former one is reported as dead. One that was removed cannot come back
+    /// in the same incarnation: its numbers have moved on.
     pub fn add_peer(&mut self, address: &PeerAddress) -> Result<EndpointHandle, PeerError> {
         peers::add(&mut self.context, address)
     }

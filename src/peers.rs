@@ -14,6 +14,7 @@ use crate::receive;
 use crate::rto::{ReorderScale, Rtt};
 use crate::state::endpoints::{Early, Inserting, LiveMillis, PeerTurns, flag};
 use crate::state::fragments::Buffer;
+use crate::systems::reap_av;
 use crate::wire;
 use tickwire_tables::seq::Seq;
 
@@ -63,6 +64,7 @@ pub(crate) fn add<P: Port>(
     e.inserting.insert(ep, Inserting { raw, started: 0, done: 0, error: None });
     e.directory.set(address.rank, Some(ep));
     c.lists.to_insert.push(ep);
+    reap_av::start_early(c, ep);
     Ok(c.endpoints.slab.handle(ep))
 }
 

@@ -175,3 +175,54 @@ fn libfabric_refuses_a_bad_address_alone() {
     assert_eq!((ready, unreachable), (vec![good], vec![bad]));
     assert_eq!(engine.send_copy(bad, Tag(0), b"x"), Err(SendError::Closed));
 }
+
+/// A process sends to a peer that it has just added and goes to wait for something else, as a child
+/// of `MPI_Comm_spawn` does: what it sent arrives although it does not tick.
+#[test]
+fn what_is_sent_right_after_adding_leaves_without_a_tick() {
+    let [mut a, mut b] = pair(|_| (), |_| Udp::open(&UdpConfig::default()).unwrap());
+    b.engine.tick(&mut |_: &mut Context<Udp>, _: Event<'_>| {});
+    assert!(a.engine.leaves_at_once(a.peer));
+    a.engine.send_copy(a.peer, Tag(3), b"before any tick").unwrap();
+
+    let mut got = Vec::new();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while got.is_empty() && std::time::Instant::now() < deadline {
+        b.engine.tick(&mut |_: &mut Context<Udp>, event: Event<'_>| {
+            if let Event::Received(message) = event {
+                got.extend_from_slice(message.bytes());
+            }
+        });
+    }
+    assert_eq!(got, b"before any tick");
+
+    let mut told = 0;
+    a.engine.tick(&mut |_: &mut Context<Udp>, event: Event<'_>| {
+        told += u32::from(matches!(event, Event::PeerReady { .. }));
+    });
+    assert_eq!(told, 1, "the handler hears of the peer, once");
+}
+
+/// What would wait in the engine is told beforehand, as who asks may be about to stop ticking.
+#[test]
+fn it_is_told_when_a_message_would_not_leave_at_once() {
+    let [mut a, b] = pair(|_| (), |_| Udp::open(&UdpConfig::default()).unwrap());
+    let mut sent = 0;
+    while a.engine.leaves_at_once(a.peer) {
+        let before = a.engine.counters().segments_sent;
+        a.engine.send_copy(a.peer, Tag(3), b"until the window is full").unwrap();
+        assert_eq!(a.engine.counters().segments_sent, before + 1, "it has left");
+        sent += 1;
+    }
+    assert!(sent > 0);
+    let before = a.engine.counters().segments_sent;
+    a.engine.send_copy(a.peer, Tag(3), b"waits").unwrap();
+    assert_eq!(a.engine.counters().segments_sent, before, "it waits for acks");
+    assert!(!a.engine.leaves_at_once(a.peer));
+
+    // Who is gone keeps nobody waiting: the send itself says so.
+    a.engine.remove_peer(a.peer, &mut |_: &mut Context<Udp>, _: Event<'_>| {}).unwrap();
+    assert!(a.engine.leaves_at_once(a.peer));
+    assert_eq!(a.engine.send_copy(a.peer, Tag(3), b"gone"), Err(SendError::NoPeer));
+    drop(b);
+}

@@ -111,6 +111,26 @@ fn on_result<P: Port>(
     }
 }
 
+/// A port that answers at once makes the endpoint ready already where it is added, so that what is
+/// sent then leaves even if the process goes to wait for something else and does not tick. The tick
+/// tells the handler, and takes what the port does not take now.
+pub(crate) fn start_early<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
+    let _ = start(c, ep);
+    if c.endpoints.inserting.get(&ep).is_some_and(|it| it.done == 2 && it.error.is_none()) {
+        make_ready(c, ep);
+    }
+}
+
+fn make_ready<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
+    c.endpoints.flags[ep] |= flag::READY;
+    c.lists.ready.push(ep);
+    c.lists.to_pack.push(ep);
+    if c.endpoints.has(ep, flag::ACK_WANTED) {
+        c.lists.ack_due.push(ep);
+    }
+    liveness::begin_watch(c, ep);
+}
+
 /// When both addresses are decided: the endpoint is ready, or unreachable.
 fn settle<P: Port>(
     c: &mut Context<P>,
@@ -124,13 +144,9 @@ fn settle<P: Port>(
     let Some(inserting) = c.endpoints.inserting.remove(&ep) else { return };
     let peer = c.endpoints.slab.handle(ep);
     let Some(reason) = inserting.error else {
-        c.endpoints.flags[ep] |= flag::READY;
-        c.lists.ready.push(ep);
-        c.lists.to_pack.push(ep);
-        if c.endpoints.has(ep, flag::ACK_WANTED) {
-            c.lists.ack_due.push(ep);
+        if !c.endpoints.has(ep, flag::READY) {
+            make_ready(c, ep);
         }
-        liveness::begin_watch(c, ep);
         handler.on_event(c, Event::PeerReady { peer });
         return;
     };
