@@ -368,9 +368,9 @@ enum tw_status tw_watch_peer(const struct tw_engine *engine, tw_peer peer, bool 
 bool tw_is_drained(const struct tw_engine *engine, tw_peer peer);
 
 /*
- Whether a message sent to the peer now would leave at once, or its first datagram would, instead
- of waiting for acks and a tick. Ask if you may stop ticking once it is sent. True for a peer that
- is gone, as the send then fails.
+ Whether a message sent to the peer now would leave at once, or its first datagram would, rather
+ than wait for acks and a tick. Ask if you may stop ticking once it is sent. True for a peer
+ that is gone, as the send then fails.
  */
 bool tw_leaves_at_once(const struct tw_engine *engine, tw_peer peer);
 

@@ -85,9 +85,9 @@ pub extern "C" fn tw_is_drained(engine: &tw_engine, peer: tw_peer) -> bool {
     handle_of(peer).map_or(true, |peer| engine.with_context(|c| c.is_drained(peer)))
 }
 
-/// Whether a message sent to the peer now would leave at once, or its first datagram would, instead
-/// of waiting for acks and a tick. Ask if you may stop ticking once it is sent. True for a peer that
-/// is gone, as the send then fails.
+/// Whether a message sent to the peer now would leave at once, or its first datagram would, rather
+/// than wait for acks and a tick. Ask if you may stop ticking once it is sent. True for a peer
+/// that is gone, as the send then fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn tw_leaves_at_once(engine: &tw_engine, peer: tw_peer) -> bool {
     handle_of(peer).map_or(true, |peer| engine.with_context(|c| c.leaves_at_once(peer)))
