@@ -404,6 +404,20 @@ enum tw_status tw_send_parts(const struct tw_engine *engine,
                              size_t count);
 
 /*
+ `tw_send_parts` that asks for `TW_EVENT_SEND_DONE`, once the peer has it all, or
+ `TW_EVENT_SEND_FAILED`, under `token`. With any other result than `TW_OK` neither comes.
+
+ # Safety
+ `parts` has `count` parts, each with its bytes.
+ */
+enum tw_status tw_send_parts_with_token(const struct tw_engine *engine,
+                                        tw_peer peer,
+                                        uint32_t tag,
+                                        const struct tw_part *parts,
+                                        size_t count,
+                                        uint64_t token);
+
+/*
  Sends bytes without copying them where the port gathers. They stay the engine's to read, and
  unchanged, until `TW_EVENT_SEND_DONE` or `TW_EVENT_SEND_FAILED` under `token`; with any other
  result than `TW_OK` they were not taken.

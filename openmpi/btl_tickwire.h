@@ -144,6 +144,7 @@ int tickwire_sendi(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint
                    opal_convertor_t *convertor, void *header, size_t header_size,
                    size_t payload_size, uint8_t order, uint32_t flags, mca_btl_base_tag_t tag,
                    mca_btl_base_descriptor_t **descriptor);
+void tickwire_sent(uint64_t token, int status);
 int tickwire_send_waiting(void);
 void tickwire_fail_waiting(mca_btl_tickwire_endpoint_t *endpoint);
 

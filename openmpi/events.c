@@ -68,7 +68,11 @@ void tickwire_on_event(void *user, const tw_event *event)
         lost(event);
         break;
     case TW_EVENT_SEND_DONE:
+        tickwire_sent(event->token, OPAL_SUCCESS);
+        break;
     case TW_EVENT_SEND_FAILED:
+        tickwire_sent(event->token, OPAL_ERR_UNREACH);
+        break;
     case TW_EVENT_PEER_READY:
     case TW_EVENT_PEER_CLOSED:
         break;

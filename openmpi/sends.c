@@ -1,26 +1,55 @@
 /* Sends: handed to the engine when they can leave at once, else in order when they can. */
 #include "btl_tickwire.h"
 
-/* The caller may never come back to progress once its send is complete: it computes, or waits in
- * PMIx_Connect for the one that this message would wake. Hence what cannot leave is not complete. */
-static bool must_wait(const mca_btl_tickwire_endpoint_t *endpoint)
+static size_t len_of(const mca_btl_tickwire_frag_t *frag)
 {
-    return endpoint->is_blocked
-        || !tw_leaves_at_once(mca_btl_tickwire_component.engine, endpoint->peer);
+    size_t len_bytes = 0;
+
+    for (size_t i = 0; i < frag->base.des_segment_count; ++i) {
+        len_bytes += frag->base.des_segments[i].seg_len;
+    }
+    return len_bytes;
 }
 
-/* Hands a fragment to the engine, which copies it. */
-static tw_status post(mca_btl_tickwire_frag_t *frag)
+/* The caller may never come back to progress once its send is complete: it computes, or waits in
+ * PMIx_Connect for the one that this message would wake. Hence what goes in one datagram is complete
+ * when that has left, and what is longer when it has arrived. */
+static bool is_long(const mca_btl_tickwire_endpoint_t *endpoint, size_t len_bytes)
 {
+    return len_bytes > tw_small_bytes_max(mca_btl_tickwire_component.engine, endpoint->peer);
+}
+
+static bool leaves_at_once(const mca_btl_tickwire_endpoint_t *endpoint)
+{
+    return tw_leaves_at_once(mca_btl_tickwire_component.engine, endpoint->peer);
+}
+
+/* Hands a fragment to the engine, which copies it. `is_complete`: else an event tells. */
+static tw_status post(mca_btl_tickwire_frag_t *frag, bool *is_complete)
+{
+    tw_engine *engine = mca_btl_tickwire_component.engine;
+    mca_btl_tickwire_endpoint_t *endpoint = frag->endpoint;
     tw_part parts[2];
     size_t count = frag->base.des_segment_count;
+    tw_status status;
 
     for (size_t i = 0; i < count; ++i) {
         parts[i].bytes = frag->base.des_segments[i].seg_addr.pval;
         parts[i].len_bytes = frag->base.des_segments[i].seg_len;
     }
-    return tw_send_parts(mca_btl_tickwire_component.engine, frag->endpoint->peer, frag->tag, parts,
-                         count);
+    *is_complete = !is_long(endpoint, len_of(frag));
+    if (*is_complete) {
+        return leaves_at_once(endpoint)
+            ? tw_send_parts(engine, endpoint->peer, frag->tag, parts, count) : TW_AGAIN;
+    }
+    status = tw_send_parts_with_token(engine, endpoint->peer, frag->tag, parts, count,
+                                      (uint64_t) (uintptr_t) frag);
+    if (TW_OK == status) {
+        /* Until the event, which may come after del_procs. */
+        OBJ_RETAIN(endpoint);
+        frag->base.des_flags |= MCA_BTL_DES_SEND_ALWAYS_CALLBACK;
+    }
+    return status;
 }
 
 /* The upper layer is told, if it asked, and the descriptor goes back, if it is ours. */
@@ -35,6 +64,18 @@ static void complete(mca_btl_tickwire_frag_t *frag, int status)
     if (0 != (flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP)) {
         (void) tickwire_free(&mca_btl_tickwire_module, &frag->base);
     }
+}
+
+/* The event of a long send. At the end nobody is there any more to be told. */
+void tickwire_sent(uint64_t token, int status)
+{
+    mca_btl_tickwire_frag_t *frag = (mca_btl_tickwire_frag_t *) (uintptr_t) token;
+    mca_btl_tickwire_endpoint_t *endpoint = frag->endpoint;
+
+    if (!mca_btl_tickwire_component.is_closing) {
+        complete(frag, status);
+    }
+    OBJ_RELEASE(endpoint);
 }
 
 static void wait_in_line(mca_btl_tickwire_frag_t *frag)
@@ -64,19 +105,22 @@ int tickwire_send(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint,
 {
     mca_btl_tickwire_frag_t *frag = (mca_btl_tickwire_frag_t *) descriptor;
     tw_status status = TW_AGAIN;
+    bool is_complete = true;
     int rc;
 
     (void) btl;
     frag->endpoint = endpoint;
     frag->tag = tag;
     tickwire_lock();
-    if (!must_wait(endpoint)) {
-        status = post(frag);
+    if (!endpoint->is_blocked) {
+        status = post(frag, &is_complete);
     }
     switch (status) {
     case TW_OK:
         rc = 0 != (descriptor->des_flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK) ? OPAL_SUCCESS : 1;
-        complete(frag, OPAL_SUCCESS);
+        if (is_complete) {
+            complete(frag, OPAL_SUCCESS);
+        }
         break;
     case TW_AGAIN:
         wait_in_line(frag);
@@ -108,7 +152,8 @@ int tickwire_sendi(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint
     }
     if (2 == count || 0 == payload_size) {
         tickwire_lock();
-        if (!must_wait(endpoint)) {
+        if (!endpoint->is_blocked && !is_long(endpoint, header_size + payload_size)
+            && leaves_at_once(endpoint)) {
             status = tw_send_parts(mca_btl_tickwire_component.engine, endpoint->peer, tag, parts,
                                    count);
         }
@@ -131,10 +176,8 @@ static int send_waiting_to(mca_btl_tickwire_endpoint_t *endpoint)
     while (0 != opal_list_get_size(&endpoint->waiting)) {
         mca_btl_tickwire_frag_t *frag =
             (mca_btl_tickwire_frag_t *) opal_list_get_first(&endpoint->waiting);
-        tw_status status = TW_AGAIN;
-        if (tw_leaves_at_once(mca_btl_tickwire_component.engine, endpoint->peer)) {
-            status = post(frag);
-        }
+        bool is_complete;
+        tw_status status = post(frag, &is_complete);
         if (TW_AGAIN == status) {
             return sent;
         }
@@ -145,7 +188,9 @@ static int send_waiting_to(mca_btl_tickwire_endpoint_t *endpoint)
         ++sent;
         /* The callback may send to this endpoint again, and even remove it once nothing waits. */
         bool is_last = !endpoint->is_blocked;
-        complete(frag, TW_OK == status ? OPAL_SUCCESS : OPAL_ERR_UNREACH);
+        if (TW_OK != status || is_complete) {
+            complete(frag, TW_OK == status ? OPAL_SUCCESS : OPAL_ERR_UNREACH);
+        }
         if (is_last) {
             return sent;
         }

@@ -29,22 +29,47 @@ impl<P: Port> Context<P> {
         tag: Tag,
         parts: &[&[u8]],
     ) -> Result<(), SendError> {
+        self.copy_parts(to, tag, parts, None)
+    }
+
+    /// [`Context::send_parts`] that asks for [`crate::Event::SendDone`] under `token` when the peer
+    /// has it all.
+    pub fn send_parts_with_token(
+        &mut self,
+        to: EndpointHandle,
+        tag: Tag,
+        parts: &[&[u8]],
+        token: Token,
+    ) -> Result<(), SendError> {
+        self.copy_parts(to, tag, parts, Some(token))
+    }
+
+    #[inline]
+    fn copy_parts(
+        &mut self,
+        to: EndpointHandle,
+        tag: Tag,
+        parts: &[&[u8]],
+        token: Option<Token>,
+    ) -> Result<(), SendError> {
         let ep = self.open_peer(to)?;
         let len = parts.iter().map(|part| part.len()).sum();
         if len <= usize::from(self.endpoints.payload_bytes_max[ep]) {
             let seg = self.take_segment(ep, len)?;
             join(self.payload_mut(seg, len), parts);
-            return self.enqueue_small(seg, tag, None);
+            return self.enqueue_small(seg, tag, token);
         }
         self.check_large(ep, len)?;
         let mut buffer = self.buffers.take(len as u64);
         join(&mut buffer, parts);
-        self.enqueue_large(ep, tag, Buffer::Pooled(buffer), len, None).map_err(|(error, buffer)| {
-            if let Buffer::Pooled(buffer) = buffer {
-                self.buffers.give(buffer);
-            }
-            error
-        })
+        self.enqueue_large(ep, tag, Buffer::Pooled(buffer), len, token).map_err(
+            |(error, buffer)| {
+                if let Buffer::Pooled(buffer) = buffer {
+                    self.buffers.give(buffer);
+                }
+                error
+            },
+        )
     }
 
     /// Sends all of `buffer` without copying it where the port gathers. It comes back with

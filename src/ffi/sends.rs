@@ -49,6 +49,38 @@ pub unsafe extern "C" fn tw_send_parts(
     parts: *const tw_part,
     count: usize,
 ) -> tw_status {
+    // SAFETY: by this function's contract.
+    unsafe { copy_parts(engine, peer, tag, parts, count, None) }
+}
+
+/// `tw_send_parts` that asks for `TW_EVENT_SEND_DONE`, once the peer has it all, or
+/// `TW_EVENT_SEND_FAILED`, under `token`. With any other result than `TW_OK` neither comes.
+///
+/// # Safety
+/// `parts` has `count` parts, each with its bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_send_parts_with_token(
+    engine: &tw_engine,
+    peer: tw_peer,
+    tag: u32,
+    parts: *const tw_part,
+    count: usize,
+    token: u64,
+) -> tw_status {
+    // SAFETY: by this function's contract.
+    unsafe { copy_parts(engine, peer, tag, parts, count, Some(Token(token))) }
+}
+
+/// # Safety
+/// `parts` has `count` parts, each with its bytes.
+unsafe fn copy_parts(
+    engine: &tw_engine,
+    peer: tw_peer,
+    tag: u32,
+    parts: *const tw_part,
+    count: usize,
+    token: Option<Token>,
+) -> tw_status {
     guard(|| {
         if count > TW_PARTS_MAX || (parts.is_null() && count > 0) {
             return TW_BAD_ARGUMENT;
@@ -65,7 +97,10 @@ pub unsafe extern "C" fn tw_send_parts(
         }
         match handle_of(peer) {
             Ok(peer) => engine
-                .with_context(|c| c.send_parts(peer, Tag(tag), &slices))
+                .with_context(|c| match token {
+                    Some(token) => c.send_parts_with_token(peer, Tag(tag), &slices, token),
+                    None => c.send_parts(peer, Tag(tag), &slices),
+                })
                 .map_or_else(tw_status::from, |()| TW_OK),
             Err(status) => status,
         }

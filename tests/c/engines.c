@@ -101,13 +101,15 @@ static tw_engine *open_engine(uint32_t rank)
     return engine;
 }
 
-// Even messages are copied from two parts, odd ones are lent.
+// Messages are copied from two parts, the odd ones with a token, every other of which is lent.
 static tw_status send_one(tw_engine *engine, tw_peer peer, unsigned tag)
 {
     size_t len = length_of(tag), head = len < 32 ? len / 2 : 32;
     const tw_part parts[2] = {{source + tag, head}, {source + tag + head, len - head}};
-    return tag % 2 == 0 ? tw_send_parts(engine, peer, tag, parts, 2)
-                        : tw_send_lent(engine, peer, tag, source + tag, len, tag);
+    if (tag % 2 == 0)
+        return tw_send_parts(engine, peer, tag, parts, 2);
+    return tag % 4 == 1 ? tw_send_lent(engine, peer, tag, source + tag, len, tag)
+                        : tw_send_parts_with_token(engine, peer, tag, parts, 2, tag);
 }
 
 static void refusals(tw_engine *engine, tw_peer peer)
