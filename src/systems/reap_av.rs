@@ -113,8 +113,12 @@ fn on_result<P: Port>(
 
 /// A port that answers at once makes the endpoint ready already where it is added, so that what is
 /// sent then leaves even if the process goes to wait for something else and does not tick. The tick
-/// tells the handler, and takes what the port does not take now.
+/// tells the handler, and takes what the port does not take now. The dead are buried first: one
+/// that restarted may have the address that its burial removes from the port.
 pub(crate) fn start_early<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
+    if !c.lists.dying.is_empty() {
+        return;
+    }
     let _ = start(c, ep);
     if c.endpoints.inserting.get(&ep).is_some_and(|it| it.done == 2 && it.error.is_none()) {
         make_ready(c, ep);
