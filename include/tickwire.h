@@ -368,13 +368,6 @@ enum tw_status tw_watch_peer(const struct tw_engine *engine, tw_peer peer, bool 
 bool tw_is_drained(const struct tw_engine *engine, tw_peer peer);
 
 /*
- Whether a message sent to the peer now would leave at once, or its first datagram would, rather
- than wait for acks and a tick. Ask if you may stop ticking once it is sent. True for a peer
- that is gone, as the send then fails.
- */
-bool tw_leaves_at_once(const struct tw_engine *engine, tw_peer peer);
-
-/*
  Largest message to the peer that goes in one datagram, in bytes; 0 for no peer.
  */
 size_t tw_small_bytes_max(const struct tw_engine *engine, tw_peer peer);
@@ -416,6 +409,20 @@ enum tw_status tw_send_parts_with_token(const struct tw_engine *engine,
                                         const struct tw_part *parts,
                                         size_t count,
                                         uint64_t token);
+
+/*
+ `tw_send_parts` for a caller that may stop ticking once its message is sent: the message, of one
+ datagram, goes to the port in this call (from a handler: in this tick), or the result is
+ `TW_AGAIN` and the engine has nothing of it. Longer than `tw_small_bytes_max` is `TW_TOO_LARGE`.
+
+ # Safety
+ `parts` has `count` parts, each with its bytes.
+ */
+enum tw_status tw_send_parts_at_once(const struct tw_engine *engine,
+                                     tw_peer peer,
+                                     uint32_t tag,
+                                     const struct tw_part *parts,
+                                     size_t count);
 
 /*
  Sends bytes without copying them where the port gathers. They stay the engine's to read, and

@@ -37,6 +37,8 @@ struct mca_btl_base_endpoint_t {
     opal_proc_t *proc;
     uint32_t rank;
     tw_peer peer;
+    /* What goes to it in one datagram. */
+    size_t small_bytes_max;
     /* Fragments that cannot leave yet, in order. */
     opal_list_t waiting;
     /* Links it into component.blocked while `waiting` is not empty. */

@@ -339,7 +339,7 @@ static int finalize(mca_btl_base_module_t *btl)
 
     (void) btl;
     c->is_closing = true;
-    /* Every MPI message was received before; only last acks can be missing, and peers may be gone. */
+    /* Every MPI message was received before; only last acks can be missing. Peers may be gone. */
     (void) tw_close(c->engine, (uint64_t) c->linger_ms * 1000000u);
     if (c->report) {
         report();

@@ -22,6 +22,7 @@ static void construct(mca_btl_tickwire_endpoint_t *endpoint)
     endpoint->proc = NULL;
     endpoint->rank = 0;
     endpoint->peer = 0;
+    endpoint->small_bytes_max = 0;
     endpoint->is_blocked = false;
     OBJ_CONSTRUCT(&endpoint->waiting, opal_list_t);
     OBJ_CONSTRUCT(&endpoint->blocked_link, opal_list_item_t);
@@ -188,6 +189,7 @@ static mca_btl_tickwire_endpoint_t *add_proc(opal_proc_t *proc)
         endpoint->proc = proc;
         endpoint->rank = rank;
         endpoint->peer = peer;
+        endpoint->small_bytes_max = tw_small_bytes_max(c->engine, peer);
         opal_list_append(&c->endpoints, &endpoint->super);
     }
     return endpoint;

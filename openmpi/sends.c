@@ -1,46 +1,27 @@
 /* Sends: handed to the engine when they can leave at once, else in order when they can. */
 #include "btl_tickwire.h"
 
-static size_t len_of(const mca_btl_tickwire_frag_t *frag)
-{
-    size_t len_bytes = 0;
-
-    for (size_t i = 0; i < frag->base.des_segment_count; ++i) {
-        len_bytes += frag->base.des_segments[i].seg_len;
-    }
-    return len_bytes;
-}
-
-/* The caller may never come back to progress once its send is complete: it computes, or waits in
- * PMIx_Connect for the one that this message would wake. Hence what goes in one datagram is complete
- * when that has left, and what is longer when it has arrived. */
-static bool is_long(const mca_btl_tickwire_endpoint_t *endpoint, size_t len_bytes)
-{
-    return len_bytes > tw_small_bytes_max(mca_btl_tickwire_component.engine, endpoint->peer);
-}
-
-static bool leaves_at_once(const mca_btl_tickwire_endpoint_t *endpoint)
-{
-    return tw_leaves_at_once(mca_btl_tickwire_component.engine, endpoint->peer);
-}
-
-/* Hands a fragment to the engine, which copies it. `is_complete`: else an event tells. */
+/* Hands a fragment to the engine, which copies it. `is_complete`: else an event tells.
+ *
+ * The caller may never come back to progress once its send is complete: it computes, or waits in
+ * PMIx_Connect for the one that this message would wake. Hence what goes in one datagram is
+ * complete when that has left, and what is longer when it has arrived. */
 static tw_status post(mca_btl_tickwire_frag_t *frag, bool *is_complete)
 {
     tw_engine *engine = mca_btl_tickwire_component.engine;
     mca_btl_tickwire_endpoint_t *endpoint = frag->endpoint;
     tw_part parts[2];
-    size_t count = frag->base.des_segment_count;
+    size_t count = frag->base.des_segment_count, len_bytes = 0;
     tw_status status;
 
     for (size_t i = 0; i < count; ++i) {
         parts[i].bytes = frag->base.des_segments[i].seg_addr.pval;
         parts[i].len_bytes = frag->base.des_segments[i].seg_len;
+        len_bytes += parts[i].len_bytes;
     }
-    *is_complete = !is_long(endpoint, len_of(frag));
+    *is_complete = len_bytes <= endpoint->small_bytes_max;
     if (*is_complete) {
-        return leaves_at_once(endpoint)
-            ? tw_send_parts(engine, endpoint->peer, frag->tag, parts, count) : TW_AGAIN;
+        return tw_send_parts_at_once(engine, endpoint->peer, frag->tag, parts, count);
     }
     status = tw_send_parts_with_token(engine, endpoint->peer, frag->tag, parts, count,
                                       (uint64_t) (uintptr_t) frag);
@@ -152,10 +133,9 @@ int tickwire_sendi(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint
     }
     if (2 == count || 0 == payload_size) {
         tickwire_lock();
-        if (!endpoint->is_blocked && !is_long(endpoint, header_size + payload_size)
-            && leaves_at_once(endpoint)) {
-            status = tw_send_parts(mca_btl_tickwire_component.engine, endpoint->peer, tag, parts,
-                                   count);
+        if (!endpoint->is_blocked) {
+            status = tw_send_parts_at_once(mca_btl_tickwire_component.engine, endpoint->peer, tag,
+                                           parts, count);
         }
         tickwire_unlock();
     }

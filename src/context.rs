@@ -77,19 +77,6 @@ impl<P: Port> Context<P> {
         self.endpoints.slab.get(to).is_none_or(|ep| self.endpoints.is_drained(ep))
     }
 
-    /// Whether a message sent to `to` now would leave at once, or its first chunk would, instead of
-    /// waiting for acks and a tick. A caller that may stop ticking asks before it calls a message
-    /// sent. True for a peer that is gone, as the send then fails.
-    pub fn leaves_at_once(&mut self, to: EndpointHandle) -> bool {
-        let Ok(ep) = self.open_peer(to) else { return true };
-        self.stamp_send();
-        let e = &self.endpoints;
-        e.pending[ep].is_empty()
-            && e.ready[ep].is_empty()
-            && e.lost_len(ep) == 0
-            && transmit::is_open(self, ep)
-    }
-
     /// The peer of a rank.
     pub fn peer(&self, rank: Rank) -> Option<EndpointHandle> {
         self.endpoints.by_rank(rank.0).map(|ep| self.endpoints.slab.handle(ep))
@@ -110,6 +97,7 @@ impl<P: Port> Context<P> {
     /// every `Config::keepalive_ns`. A layer that waits for a message of the peer does this.
     pub fn watch(&mut self, peer: EndpointHandle, on: bool) -> Result<(), SendError> {
         let ep = self.open_peer(peer)?;
+        self.stamp();
         liveness::watch(self, ep, on);
         Ok(())
     }
@@ -118,6 +106,7 @@ impl<P: Port> Context<P> {
     /// goodbye. What the peer sends is taken until it closes, too.
     pub fn close_peer(&mut self, peer: EndpointHandle) -> Result<(), SendError> {
         let ep = self.endpoints.slab.get(peer).ok_or(SendError::NoPeer)?;
+        self.stamp();
         liveness::close(self, ep);
         Ok(())
     }
@@ -158,6 +147,21 @@ impl<P: Port> Context<P> {
         self.live_ns += (now - self.last_tick_ns).min(self.limits.pause_ns);
         self.last_tick_ns = now;
         self.now = now;
+    }
+
+    /// Between ticks, what notes the time stamps it first, or a round trip or a silence would be
+    /// measured from the last tick, which may be long ago.
+    #[inline]
+    pub(crate) fn stamp(&mut self) {
+        if !self.in_tick {
+            self.now = self.now.max(self.rail.port.now());
+        }
+    }
+
+    /// `live_ns` at `now`: between ticks, what the next one will have counted until then.
+    #[inline]
+    pub(crate) fn live_now_ns(&self) -> Nanos {
+        self.live_ns + (self.now - self.last_tick_ns).min(self.limits.pause_ns)
     }
 
     pub(crate) fn open_peer(&mut self, to: EndpointHandle) -> Result<EndpointRow, SendError> {
@@ -235,10 +239,7 @@ impl<P: Port> Context<P> {
         if waits {
             self.lists.to_pack.push(ep);
         } else if self.endpoints.ready[ep].is_empty() && self.may_go_at_once(ep) {
-            transmit::first(self, ep, seg);
-            if !self.in_tick {
-                transmit::flush(self);
-            }
+            self.leave(ep, seg);
         } else {
             self.segments.links.push_back(&mut self.endpoints.ready[ep], seg);
             self.lists.ready.push(ep);
@@ -246,18 +247,18 @@ impl<P: Port> Context<P> {
         Ok(())
     }
 
-    /// Sends between ticks stamp the time themselves, or the first round trip after a long pause
-    /// would be measured from the last tick.
+    /// Sends a packed segment of an endpoint that may send now and has nothing waiting.
     #[inline]
-    fn stamp_send(&mut self) {
+    pub(crate) fn leave(&mut self, ep: EndpointRow, seg: SegmentRow) {
+        transmit::first(self, ep, seg);
         if !self.in_tick {
-            self.now = self.rail.port.now();
+            transmit::flush(self);
         }
     }
 
     #[inline]
-    fn may_go_at_once(&mut self, ep: EndpointRow) -> bool {
-        self.stamp_send();
+    pub(crate) fn may_go_at_once(&mut self, ep: EndpointRow) -> bool {
+        self.stamp();
         self.endpoints.lost_len(ep) == 0 && transmit::may_send_new(self, ep)
     }
 
@@ -300,7 +301,7 @@ impl<P: Port> Context<P> {
     }
 }
 
-fn too_large(len: usize, max_bytes: u64) -> SendError {
+pub(crate) fn too_large(len: usize, max_bytes: u64) -> SendError {
     SendError::TooLarge { len_bytes: len as u64, max_bytes }
 }
 

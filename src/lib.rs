@@ -49,6 +49,7 @@ mod event;
 pub mod ffi;
 mod finish;
 mod ids;
+mod insertion;
 mod integrity;
 mod invariants;
 mod liveness;

@@ -30,13 +30,13 @@ pub(crate) fn heard<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
 /// The peer owes an answer from now on.
 #[inline]
 pub(crate) fn begin_silence<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
-    c.endpoints.silent_since[ep] = LiveMillis::from_ns(c.live_ns);
+    c.endpoints.silent_since[ep] = LiveMillis::from_ns(c.live_now_ns());
     c.endpoints.flags[ep] |= flag::MET;
 }
 
 /// For how long the peer has owed an answer.
 pub(crate) fn silence_ns<P: Port>(c: &Context<P>, ep: EndpointRow) -> Nanos {
-    c.endpoints.silent_since[ep].elapsed_ns(c.live_ns)
+    c.endpoints.silent_since[ep].elapsed_ns(c.live_now_ns())
 }
 
 /// The endpoint's timer went off: is the peer dead, is a probe due, a goodbye to be repeated?

@@ -8,13 +8,13 @@ use crate::error::PeerError;
 use crate::event::{Death, Event, Handler};
 use crate::finish;
 use crate::ids::{EndpointHandle, EndpointRow, Tag};
+use crate::insertion;
 use crate::liveness;
 use crate::ports::{Channel, Port, PortPeer};
 use crate::receive;
 use crate::rto::{ReorderScale, Rtt};
 use crate::state::endpoints::{Early, Inserting, LiveMillis, PeerTurns, flag};
 use crate::state::fragments::Buffer;
-use crate::systems::reap_av;
 use crate::wire;
 use tickwire_tables::seq::Seq;
 
@@ -26,6 +26,7 @@ pub(crate) fn add<P: Port>(
     address: &PeerAddress,
 ) -> Result<EndpointHandle, PeerError> {
     check(c, address)?;
+    c.stamp();
     let Some(ep) = c.endpoints.slab.insert() else {
         return Err(PeerError::Full { peers_max: c.config.peers_max });
     };
@@ -36,6 +37,7 @@ pub(crate) fn add<P: Port>(
         replace(c, former);
     }
     let (inwards, outwards) = sessions(c, address);
+    let silent_since = LiveMillis::from_ns(c.live_now_ns());
     let e = &mut c.endpoints;
     let first = Seq::new(c.config.first_seq);
     e.next_seq[ep] = first;
@@ -50,7 +52,7 @@ pub(crate) fn add<P: Port>(
     e.rtt[ep] = Rtt::default();
     e.backoff[ep] = 0;
     e.reorder_scale[ep] = ReorderScale::default();
-    e.silent_since[ep] = LiveMillis::from_ns(c.live_ns);
+    e.silent_since[ep] = silent_since;
     e.send_error[ep] = 0;
     e.rank[ep] = address.rank;
     e.session_in[ep] = inwards;
@@ -64,7 +66,7 @@ pub(crate) fn add<P: Port>(
     e.inserting.insert(ep, Inserting { raw, started: 0, done: 0, error: None });
     e.directory.set(address.rank, Some(ep));
     c.lists.to_insert.push(ep);
-    reap_av::start_early(c, ep);
+    insertion::start_early(c, ep);
     Ok(c.endpoints.slab.handle(ep))
 }
 

@@ -1,6 +1,6 @@
 //! The ways to send a message: copied, copied from pieces, given away, lent.
 
-use crate::context::Context;
+use crate::context::{Context, too_large};
 use crate::error::SendError;
 use crate::ids::{EndpointHandle, EndpointRow, SegmentRow, Tag, Token};
 use crate::ports::Port;
@@ -42,6 +42,36 @@ impl<P: Port> Context<P> {
         token: Token,
     ) -> Result<(), SendError> {
         self.copy_parts(to, tag, parts, Some(token))
+    }
+
+    /// [`Context::send_parts`] for a caller that may stop ticking once its message is sent: the
+    /// message, of one datagram, goes to the port in this call (from a handler: in this tick), or
+    /// the result is [`SendError::Again`] and the engine has nothing of it. A message that did not
+    /// leave now would wait for acks and a tick. Longer than one datagram is `TooLarge`.
+    pub fn send_parts_at_once(
+        &mut self,
+        to: EndpointHandle,
+        tag: Tag,
+        parts: &[&[u8]],
+    ) -> Result<(), SendError> {
+        let ep = self.open_peer(to)?;
+        let len = parts.iter().map(|part| part.len()).sum();
+        let max = self.endpoints.payload_bytes_max[ep];
+        if len > usize::from(max) {
+            return Err(too_large(len, max.into()));
+        }
+        let seg = self.take_segment(ep, len)?;
+        let e = &self.endpoints;
+        let nothing_waits = e.pending[ep].is_empty() && e.ready[ep].is_empty();
+        if !(nothing_waits && self.may_go_at_once(ep)) {
+            self.segments.slab.remove(seg);
+            return Err(self.again());
+        }
+        join(self.payload_mut(seg, len), parts);
+        self.segments.tag[seg] = tag.0;
+        self.counters.messages_sent += 1;
+        self.leave(ep, seg);
+        Ok(())
     }
 
     #[inline]

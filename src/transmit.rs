@@ -24,24 +24,18 @@ const IDLE_NS: Nanos = 100 * MILLIS;
 /// Whether a new segment of `ep` may be sent now. Takes a ring for the endpoint if it has none.
 #[inline]
 pub(crate) fn may_send_new<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> bool {
-    if !is_open(c, ep) {
+    let e = &mut c.endpoints;
+    let open = e.has(ep, ep_flag::READY)
+        && window::may_send(e.next_seq[ep], e.acked[ep], e.send_limit[ep], c.limits.window)
+        && e.congestion[ep].allows(e.in_flight(ep), c.now)
+        && c.rail.room(Channel::Data) > 0;
+    if !open {
         return false;
     }
-    let e = &mut c.endpoints;
     if e.tx_ring[ep].is_none() {
         e.tx_ring[ep] = e.flights.take(e.next_seq[ep]);
     }
     e.tx_ring[ep].is_some()
-}
-
-/// Whether peer, windows and queue allow a new segment; it may still lack a ring.
-#[inline]
-pub(crate) fn is_open<P: Port>(c: &Context<P>, ep: EndpointRow) -> bool {
-    let e = &c.endpoints;
-    e.has(ep, ep_flag::READY)
-        && window::may_send(e.next_seq[ep], e.acked[ep], e.send_limit[ep], c.limits.window)
-        && e.congestion[ep].allows(e.in_flight(ep), c.now)
-        && c.rail.room(Channel::Data) > 0
 }
 
 /// Sends a packed segment for the first time: it gets the next number. Needs [`may_send_new`].

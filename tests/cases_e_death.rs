@@ -385,6 +385,41 @@ fn a_death_is_told_in_time_to_those_who_sleep() {
     }
 }
 
+/// What begins between ticks, after a long one without any, begins then: the time before it is not
+/// counted as the peer's silence. Found by campaign seed 217.
+#[test]
+fn a_silence_that_begins_between_ticks_begins_then() {
+    const DEAD_AFTER: u64 = 4 * SECONDS;
+    for what in ["send", "watch", "add", "close"] {
+        let mut world =
+            World::new(2, link(), SimPortConfig::default(), |c| c.dead_after_ns = DEAD_AFTER);
+        if what != "add" {
+            world.add(0, 1);
+            world.add(1, 0);
+            world.send(0, 1, 0, 8);
+            world.run_for(MILLIS);
+        }
+        world.kill(1);
+        world.processes[0].paused = true;
+        world.run_for(DEAD_AFTER / 10);
+        world.processes[0].paused = false;
+        if what == "add" {
+            world.reopen(1, 2);
+            world.add(0, 1);
+            world.kill(1);
+        }
+        let peer = world.peer(0, 1);
+        let engine = world.engine(0);
+        match what {
+            "watch" => engine.watch(peer, true).unwrap(),
+            "close" => engine.close_peer(peer).unwrap(),
+            _ => engine.send_copy(peer, Tag(1), b"x").unwrap(),
+        }
+        let took = world.until(2 * DEAD_AFTER, |world| world.ear(0).dead.len() == 1);
+        assert!(took >= DEAD_AFTER - 2 * MILLIS, "{what}: dead after {took} ns");
+    }
+}
+
 /// A side that closes while something of it still waits to be sent says goodbye behind it.
 #[test]
 fn goodbyes_wait_for_what_waits() {

@@ -182,8 +182,7 @@ fn libfabric_refuses_a_bad_address_alone() {
 fn what_is_sent_right_after_adding_leaves_without_a_tick() {
     let [mut a, mut b] = pair(|_| (), |_| Udp::open(&UdpConfig::default()).unwrap());
     b.engine.tick(&mut |_: &mut Context<Udp>, _: Event<'_>| {});
-    assert!(a.engine.leaves_at_once(a.peer));
-    a.engine.send_copy(a.peer, Tag(3), b"before any tick").unwrap();
+    a.engine.send_parts_at_once(a.peer, Tag(3), &[b"before ", b"any tick"]).unwrap();
 
     let mut got = Vec::new();
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
@@ -203,26 +202,41 @@ fn what_is_sent_right_after_adding_leaves_without_a_tick() {
     assert_eq!(told, 1, "the handler hears of the peer, once");
 }
 
-/// What would wait in the engine is told beforehand, as who asks may be about to stop ticking.
+/// What would wait in the engine is refused, as who sends may be about to stop ticking.
 #[test]
-fn it_is_told_when_a_message_would_not_leave_at_once() {
-    let [mut a, b] = pair(|_| (), |_| Udp::open(&UdpConfig::default()).unwrap());
+fn a_message_that_would_not_leave_at_once_is_refused() {
+    let [mut a, mut b] = pair(|_| (), |_| Udp::open(&UdpConfig::default()).unwrap());
+    let text: [&[u8]; 2] = [b"until the window ", b"is full"];
     let mut sent = 0;
-    while a.engine.leaves_at_once(a.peer) {
+    loop {
         let before = a.engine.counters().segments_sent;
-        a.engine.send_copy(a.peer, Tag(3), b"until the window is full").unwrap();
+        match a.engine.send_parts_at_once(a.peer, Tag(3), &text) {
+            Ok(()) => sent += 1,
+            Err(error) => break assert_eq!(error, SendError::Again),
+        }
         assert_eq!(a.engine.counters().segments_sent, before + 1, "it has left");
-        sent += 1;
     }
     assert!(sent > 0);
-    let before = a.engine.counters().segments_sent;
-    a.engine.send_copy(a.peer, Tag(3), b"waits").unwrap();
-    assert_eq!(a.engine.counters().segments_sent, before, "it waits for acks");
-    assert!(!a.engine.leaves_at_once(a.peer));
+    assert_eq!(a.engine.counters().messages_sent, sent, "nothing of the refused one stays");
 
-    // Who is gone keeps nobody waiting: the send itself says so.
+    // Nor may it overtake what waits.
+    a.engine.send_copy(a.peer, Tag(4), b"waits").unwrap();
+    assert_eq!(a.engine.send_parts_at_once(a.peer, Tag(5), &text), Err(SendError::Again));
+    let mut tags = Vec::new();
+    while tags.last() != Some(&Tag(4)) {
+        b.engine.tick(&mut |_: &mut Context<Udp>, event: Event<'_>| {
+            if let Event::Received(message) = event {
+                tags.push(message.tag);
+            }
+        });
+        a.engine.tick(&mut |_: &mut Context<Udp>, _: Event<'_>| {});
+    }
+    assert_eq!(tags.len() as u64, sent + 1, "each once");
+    a.engine.send_parts_at_once(a.peer, Tag(5), &text).unwrap();
+
+    let long = vec![0; a.engine.small_bytes_max(a.peer).unwrap() + 1];
+    let error = a.engine.send_parts_at_once(a.peer, Tag(3), &[&long]).unwrap_err();
+    assert!(matches!(error, SendError::TooLarge { .. }), "{error}");
     a.engine.remove_peer(a.peer, &mut |_: &mut Context<Udp>, _: Event<'_>| {}).unwrap();
-    assert!(a.engine.leaves_at_once(a.peer));
-    assert_eq!(a.engine.send_copy(a.peer, Tag(3), b"gone"), Err(SendError::NoPeer));
-    drop(b);
+    assert_eq!(a.engine.send_parts_at_once(a.peer, Tag(3), &text), Err(SendError::NoPeer));
 }

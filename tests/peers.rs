@@ -194,3 +194,25 @@ fn a_large_message_arrives_in_the_memory_named_for_it() {
     assert_eq!(taken[0].as_ptr(), place, "the first one was copied");
     assert!((0..3).all(|n| taken[n as usize] == contents(0, n, taken[n as usize].len())));
 }
+
+/// A process restarts on its address: that goes into the port when its predecessor's has gone, as
+/// an address vector may hold the two as one. Without a predecessor it goes in at once.
+#[test]
+fn an_address_goes_in_behind_its_predecessors_burial() {
+    let net = net();
+    let mut engines = [0, 1].map(|rank| open(&net, rank, rank + 1, false));
+    let mut ear = Ear::default();
+    let address = engines[1].local_address();
+    let old = engines[0].add_peer(&address).unwrap();
+    assert!(engines[0].is_ready(old), "at once");
+    let mut restarted = address.clone();
+    restarted.incarnation = Incarnation(77);
+    let new = engines[0].add_peer(&restarted).unwrap();
+    assert!(!engines[0].is_ready(new) && !engines[0].is_ready(old));
+    engines[0].tick(&mut |c: &mut Context<SimPort>, event: Event<'_>| match event {
+        Event::PeerDead { peer, .. } => assert!(peer == old && !c.is_ready(new)),
+        event => ear.on_event(c, event),
+    });
+    assert_eq!(ear.ready, [old, new][1..]);
+    assert!(engines[0].is_ready(new));
+}

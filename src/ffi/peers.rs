@@ -85,14 +85,6 @@ pub extern "C" fn tw_is_drained(engine: &tw_engine, peer: tw_peer) -> bool {
     handle_of(peer).map_or(true, |peer| engine.with_context(|c| c.is_drained(peer)))
 }
 
-/// Whether a message sent to the peer now would leave at once, or its first datagram would, rather
-/// than wait for acks and a tick. Ask if you may stop ticking once it is sent. True for a peer
-/// that is gone, as the send then fails.
-#[unsafe(no_mangle)]
-pub extern "C" fn tw_leaves_at_once(engine: &tw_engine, peer: tw_peer) -> bool {
-    handle_of(peer).map_or(true, |peer| engine.with_context(|c| c.leaves_at_once(peer)))
-}
-
 /// Largest message to the peer that goes in one datagram, in bytes; 0 for no peer.
 #[unsafe(no_mangle)]
 pub extern "C" fn tw_small_bytes_max(engine: &tw_engine, peer: tw_peer) -> usize {

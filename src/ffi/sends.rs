@@ -2,7 +2,10 @@
 
 use super::peers::handle_of;
 use super::{guard, slice, tw_engine, tw_peer, tw_status, tw_status::*};
-use crate::ids::{Tag, Token};
+use crate::context::Context;
+use crate::error::SendError;
+use crate::ids::{EndpointHandle, Tag, Token};
+use crate::ports::any::AnyPort;
 use crate::ports::memory::Lent;
 use arrayvec::ArrayVec;
 use std::ffi::c_void;
@@ -50,7 +53,9 @@ pub unsafe extern "C" fn tw_send_parts(
     count: usize,
 ) -> tw_status {
     // SAFETY: by this function's contract.
-    unsafe { copy_parts(engine, peer, tag, parts, count, None) }
+    unsafe {
+        with_parts(engine, peer, parts, count, |c, to, parts| c.send_parts(to, Tag(tag), parts))
+    }
 }
 
 /// `tw_send_parts` that asks for `TW_EVENT_SEND_DONE`, once the peer has it all, or
@@ -67,19 +72,46 @@ pub unsafe extern "C" fn tw_send_parts_with_token(
     count: usize,
     token: u64,
 ) -> tw_status {
+    let (tag, token) = (Tag(tag), Token(token));
     // SAFETY: by this function's contract.
-    unsafe { copy_parts(engine, peer, tag, parts, count, Some(Token(token))) }
+    unsafe {
+        with_parts(engine, peer, parts, count, |c, to, parts| {
+            c.send_parts_with_token(to, tag, parts, token)
+        })
+    }
 }
 
+/// `tw_send_parts` for a caller that may stop ticking once its message is sent: the message, of one
+/// datagram, goes to the port in this call (from a handler: in this tick), or the result is
+/// `TW_AGAIN` and the engine has nothing of it. Longer than `tw_small_bytes_max` is `TW_TOO_LARGE`.
+///
 /// # Safety
 /// `parts` has `count` parts, each with its bytes.
-unsafe fn copy_parts(
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tw_send_parts_at_once(
     engine: &tw_engine,
     peer: tw_peer,
     tag: u32,
     parts: *const tw_part,
     count: usize,
-    token: Option<Token>,
+) -> tw_status {
+    let tag = Tag(tag);
+    // SAFETY: by this function's contract.
+    unsafe {
+        with_parts(engine, peer, parts, count, |c, to, parts| c.send_parts_at_once(to, tag, parts))
+    }
+}
+
+/// Hands the peer and the parts to `send`, in Rust's terms.
+///
+/// # Safety
+/// `parts` has `count` parts, each with its bytes.
+unsafe fn with_parts(
+    engine: &tw_engine,
+    peer: tw_peer,
+    parts: *const tw_part,
+    count: usize,
+    send: impl FnOnce(&mut Context<AnyPort>, EndpointHandle, &[&[u8]]) -> Result<(), SendError>,
 ) -> tw_status {
     guard(|| {
         if count > TW_PARTS_MAX || (parts.is_null() && count > 0) {
@@ -97,10 +129,7 @@ unsafe fn copy_parts(
         }
         match handle_of(peer) {
             Ok(peer) => engine
-                .with_context(|c| match token {
-                    Some(token) => c.send_parts_with_token(peer, Tag(tag), &slices, token),
-                    None => c.send_parts(peer, Tag(tag), &slices),
-                })
+                .with_context(|c| send(c, peer, &slices))
                 .map_or_else(tw_status::from, |()| TW_OK),
             Err(status) => status,
         }
