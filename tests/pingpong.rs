@@ -148,13 +148,13 @@ fn two_hosts_need_the_same_key() {
     assert_eq!(join(&mut good, Some(a), ""), (true, String::new()));
     assert_eq!(end(good), (true, String::new()));
 
-    let mut other = listener(Some(a), "2");
+    let mut other = listener(Some(a), "5");
     for (ok, text) in [join(&mut other, Some(b), ""), end(other)] {
         assert!(!ok && text.contains("are the keys of both sides the same?"), "{text}");
         assert!(!text.contains(a) && !text.contains(b), "{text}");
     }
 
-    let mut one_sided = listener(Some(a), "2");
+    let mut one_sided = listener(Some(a), "5");
     for (ok, text) in [join(&mut one_sided, None, "--authenticate"), end(one_sided)] {
         assert!(!ok && text.contains("an authentication tag"), "{text}");
     }
