@@ -6,6 +6,7 @@
  *   fragments.c   descriptors: alloc, free, prepare_src
  *   sends.c       send, sendi, and what has to wait
  *   events.c      what arrives, and who dies
+ *   thread.c      the wire while the caller makes no progress
  *
  * Everything that moves data is behind tickwire.h; nothing of Open MPI's leaves this folder.
  */
@@ -79,6 +80,7 @@ typedef struct mca_btl_tickwire_component_t {
     unsigned long seed;
     int linger_ms;
     bool report;
+    bool progress_thread;
 
     tw_engine *engine;
     /* Processes of this MPI_COMM_WORLD. */
@@ -88,11 +90,23 @@ typedef struct mca_btl_tickwire_component_t {
     opal_free_list_t eager_frags;
     opal_free_list_t large_frags;
     mca_btl_base_module_error_cb_fn_t on_error;
-    /* Guards all of the above while several threads may call in; recursive, as callbacks do. */
-    pthread_mutex_t mutex;
-    bool is_locked;
     bool is_closing;
     uint64_t sends_delayed;
+    /* What the progress thread heard, for the caller's next progress. */
+    struct tickwire_held_t *held, **held_end;
+    size_t held_bytes;
+    /* Guards all of the above while there are several threads; recursive, as callbacks call in. */
+    pthread_mutex_t mutex;
+    bool is_locked;
+
+    pthread_t thread;
+    bool has_thread;
+    pthread_mutex_t thread_mutex;
+    pthread_cond_t thread_wakes;
+    /* Guarded by thread_mutex. */
+    bool thread_ends;
+    /* Written with the lock, read without. */
+    uint64_t progress_calls;
 } mca_btl_tickwire_component_t;
 
 extern mca_btl_tickwire_component_t mca_btl_tickwire_component;
@@ -147,10 +161,19 @@ int tickwire_sendi(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint
                    size_t payload_size, uint8_t order, uint32_t flags, mca_btl_base_tag_t tag,
                    mca_btl_base_descriptor_t **descriptor);
 void tickwire_sent(uint64_t token, int status);
+void tickwire_complete(mca_btl_tickwire_frag_t *frag, int status);
 int tickwire_send_waiting(void);
 void tickwire_fail_waiting(mca_btl_tickwire_endpoint_t *endpoint);
 
 /* events.c */
 void tickwire_on_event(void *user, const tw_event *event);
+
+/* thread.c */
+bool tickwire_start_thread(void);
+void tickwire_stop_thread(void);
+bool tickwire_is_thread(void);
+void tickwire_hold_event(const tw_event *event);
+void tickwire_hold_complete(mca_btl_tickwire_frag_t *frag, int status);
+int tickwire_deliver_held(void);
 
 #endif

@@ -92,6 +92,7 @@ static int register_parameters(void)
     c->seed = 1;
     c->linger_ms = 1000;
     c->report = false;
+    c->progress_thread = true;
     string_parameter("port", "How datagrams travel: udp (kernel sockets), libfabric", &c->port);
     string_parameter("provider",
                      "libfabric provider, such as udp or verbs (default: the first that has "
@@ -113,6 +114,9 @@ static int register_parameters(void)
                      MCA_BASE_VAR_TYPE_INT, &c->linger_ms);
     number_parameter("report", "Print counters in MPI_Finalize", MCA_BASE_VAR_TYPE_BOOL,
                      &c->report);
+    number_parameter("progress_thread",
+                     "Ack, resend and send while the caller computes or waits for something else",
+                     MCA_BASE_VAR_TYPE_BOOL, &c->progress_thread);
 
     m->btl_exclusivity = MCA_BTL_EXCLUSIVITY_DEFAULT;
     m->btl_flags = MCA_BTL_FLAGS_SEND | MCA_BTL_FLAGS_SEND_INPLACE;
@@ -137,6 +141,11 @@ static int open_component(void)
     c->on_error = NULL;
     c->is_closing = false;
     c->sends_delayed = 0;
+    c->held = NULL;
+    c->held_end = &c->held;
+    c->held_bytes = 0;
+    c->has_thread = false;
+    c->progress_calls = 0;
     OBJ_CONSTRUCT(&c->endpoints, opal_list_t);
     OBJ_CONSTRUCT(&c->blocked, opal_list_t);
     OBJ_CONSTRUCT(&c->eager_frags, opal_free_list_t);
@@ -152,6 +161,7 @@ static int close_component(void)
 {
     mca_btl_tickwire_component_t *c = &mca_btl_tickwire_component;
 
+    tickwire_stop_thread();
     tw_free(c->engine);
     c->engine = NULL;
     OBJ_DESTRUCT(&c->eager_frags);
@@ -271,7 +281,6 @@ static mca_btl_base_module_t **init(int *count, bool progress_threads, bool mpi_
 
     (void) progress_threads;
     *count = 0;
-    c->is_locked = mpi_threads;
     if (TW_API_VERSION != tw_api_version()) {
         TICKWIRE_SAY("built for version %d of libtickwire's interface, found %u", TW_API_VERSION,
                      tw_api_version());
@@ -292,6 +301,8 @@ static mca_btl_base_module_t **init(int *count, bool progress_threads, bool mpi_
         free(modules);
         return NULL;
     }
+    /* From here on there may be two threads. */
+    c->is_locked = (c->progress_thread && tickwire_start_thread()) || mpi_threads;
     modules[0] = &mca_btl_tickwire_module;
     *count = 1;
     return modules;
@@ -306,9 +317,13 @@ static int progress(void)
     if (NULL == c->engine || (c->is_locked && 0 != pthread_mutex_trylock(&c->mutex))) {
         return 0;
     }
+    __atomic_store_n(&c->progress_calls, c->progress_calls + 1, __ATOMIC_RELAXED);
+    if (NULL != c->held) {
+        sent = tickwire_deliver_held();
+    }
     /* From inside a callback this is TW_BUSY: the tick that runs goes on by itself. */
     if (TW_OK == tw_tick(c->engine, &work) && 0 != opal_list_get_size(&c->blocked)) {
-        sent = tickwire_send_waiting();
+        sent += tickwire_send_waiting();
     }
     tickwire_unlock();
     return (int) work + sent;
@@ -338,7 +353,9 @@ static int finalize(mca_btl_base_module_t *btl)
     opal_list_item_t *item;
 
     (void) btl;
+    tickwire_stop_thread();
     c->is_closing = true;
+    (void) tickwire_deliver_held();
     /* Every MPI message was received before; only last acks can be missing. Peers may be gone. */
     (void) tw_close(c->engine, (uint64_t) c->linger_ms * 1000000u);
     if (c->report) {

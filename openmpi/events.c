@@ -59,6 +59,10 @@ static void lost(const tw_event *event)
 void tickwire_on_event(void *user, const tw_event *event)
 {
     (void) user;
+    if (tickwire_is_thread()) {
+        tickwire_hold_event(event);
+        return;
+    }
     switch (event->kind) {
     case TW_EVENT_RECEIVED:
         received(event);

@@ -127,8 +127,9 @@ size_t tickwire_stranger(void *user, uint32_t rank, void *out, size_t out_bytes)
     void *blob;
 
     (void) user;
-    /* Only jobs that this process knows of: a lookup of any other would wait for it. */
-    if (mca_btl_tickwire_component.is_closing
+    /* Only jobs that this process knows of: a lookup of any other would wait for it. What the
+     * thread does not look up is sent again. */
+    if (mca_btl_tickwire_component.is_closing || tickwire_is_thread()
         || rank >> 16 != (OPAL_PROC_MY_NAME.jobid & 0xffffu)
         || (rank & 0xffffu) >= mca_btl_tickwire_component.job_size) {
         return 0;

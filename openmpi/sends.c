@@ -34,8 +34,12 @@ static tw_status post(mca_btl_tickwire_frag_t *frag, bool *is_complete)
 }
 
 /* The upper layer is told, if it asked, and the descriptor goes back, if it is ours. */
-static void complete(mca_btl_tickwire_frag_t *frag, int status)
+void tickwire_complete(mca_btl_tickwire_frag_t *frag, int status)
 {
+    if (tickwire_is_thread()) {
+        tickwire_hold_complete(frag, status);
+        return;
+    }
     /* The callback may free the descriptor: what is asked of it, is asked before. */
     uint32_t flags = frag->base.des_flags;
 
@@ -54,7 +58,7 @@ void tickwire_sent(uint64_t token, int status)
     mca_btl_tickwire_endpoint_t *endpoint = frag->endpoint;
 
     if (!mca_btl_tickwire_component.is_closing) {
-        complete(frag, status);
+        tickwire_complete(frag, status);
     }
     OBJ_RELEASE(endpoint);
 }
@@ -100,7 +104,7 @@ int tickwire_send(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint,
     case TW_OK:
         rc = 0 != (descriptor->des_flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK) ? OPAL_SUCCESS : 1;
         if (is_complete) {
-            complete(frag, OPAL_SUCCESS);
+            tickwire_complete(frag, OPAL_SUCCESS);
         }
         break;
     case TW_AGAIN:
@@ -169,7 +173,7 @@ static int send_waiting_to(mca_btl_tickwire_endpoint_t *endpoint)
         /* The callback may send to this endpoint again, and even remove it once nothing waits. */
         bool is_last = !endpoint->is_blocked;
         if (TW_OK != status || is_complete) {
-            complete(frag, TW_OK == status ? OPAL_SUCCESS : OPAL_ERR_UNREACH);
+            tickwire_complete(frag, TW_OK == status ? OPAL_SUCCESS : OPAL_ERR_UNREACH);
         }
         if (is_last) {
             return sent;
@@ -200,6 +204,6 @@ void tickwire_fail_waiting(mca_btl_tickwire_endpoint_t *endpoint)
 
     leave_line(endpoint);
     while (NULL != (item = opal_list_remove_first(&endpoint->waiting))) {
-        complete((mca_btl_tickwire_frag_t *) item, OPAL_ERR_UNREACH);
+        tickwire_complete((mca_btl_tickwire_frag_t *) item, OPAL_ERR_UNREACH);
     }
 }
