@@ -92,7 +92,7 @@ install_missing() {
     local package missing=()
     command -v apt-get >/dev/null && command -v dpkg-query >/dev/null || return 0
     for package in gcc make libc6-dev libfabric1 libfabric-dev nftables iproute2 python3-minimal \
-        openmpi-bin libopenmpi-dev; do
+        openmpi-bin libopenmpi-dev pkg-config valgrind; do
         dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' ||
             missing+=("$package")
     done
@@ -128,10 +128,13 @@ commands() {
 
 # Programs in C, and MPI programs over the Open MPI component.
 c_programs() {
-    if ! command -v make >/dev/null || ! command -v cc >/dev/null; then
-        skip 'C and MPI programs' 'no make or cc (apt-get install gcc make)'
+    if ! command -v make >/dev/null || ! command -v cc >/dev/null ||
+        ! command -v pkg-config >/dev/null; then
+        skip 'C and MPI programs' 'no make, cc or pkg-config (apt-get install gcc make pkg-config)'
         return
     fi
+    command -v valgrind >/dev/null ||
+        skip 'C and MPI programs under valgrind' 'no valgrind (apt-get install valgrind)'
     step 'C programs' 300 make -s -C tests/c check
     if ! command -v mpirun >/dev/null || ! command -v mpicc >/dev/null; then
         skip 'MPI programs' 'no Open MPI (apt-get install openmpi-bin libopenmpi-dev)'
