@@ -98,6 +98,8 @@ typedef struct mca_btl_tickwire_component_t {
     /* Guards all of the above while there are several threads; recursive, as callbacks call in. */
     pthread_mutex_t mutex;
     bool is_locked;
+    /* Threads that wait for it. */
+    int waiting;
 
     pthread_t thread;
     bool has_thread;
@@ -112,11 +114,27 @@ typedef struct mca_btl_tickwire_component_t {
 extern mca_btl_tickwire_component_t mca_btl_tickwire_component;
 extern mca_btl_base_module_t mca_btl_tickwire_module;
 
+/* Threads that spin in progress would take the lock again and again before one that was woken for
+ * it; they stand back while somebody waits. */
 static inline void tickwire_lock(void)
 {
-    if (mca_btl_tickwire_component.is_locked) {
-        pthread_mutex_lock(&mca_btl_tickwire_component.mutex);
+    mca_btl_tickwire_component_t *c = &mca_btl_tickwire_component;
+
+    if (c->is_locked && 0 != pthread_mutex_trylock(&c->mutex)) {
+        __atomic_add_fetch(&c->waiting, 1, __ATOMIC_RELAXED);
+        pthread_mutex_lock(&c->mutex);
+        __atomic_sub_fetch(&c->waiting, 1, __ATOMIC_RELAXED);
     }
+}
+
+/* The lock for progress, if nobody has it or waits for it. */
+static inline bool tickwire_try_lock(void)
+{
+    mca_btl_tickwire_component_t *c = &mca_btl_tickwire_component;
+
+    return !c->is_locked
+        || (0 == __atomic_load_n(&c->waiting, __ATOMIC_RELAXED)
+            && 0 == pthread_mutex_trylock(&c->mutex));
 }
 
 static inline void tickwire_unlock(void)

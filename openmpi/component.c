@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <inttypes.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,8 +123,8 @@ static int register_parameters(void)
     m->btl_flags = MCA_BTL_FLAGS_SEND | MCA_BTL_FLAGS_SEND_INPLACE;
     m->btl_eager_limit = 32 * 1024;
     m->btl_rndv_eager_limit = 32 * 1024;
-    m->btl_max_send_size = 256 * 1024;
-    m->btl_rdma_pipeline_send_length = 256 * 1024;
+    m->btl_max_send_size = 128 * 1024;
+    m->btl_rdma_pipeline_send_length = 128 * 1024;
     m->btl_rdma_pipeline_frag_size = 4 * 1024 * 1024;
     m->btl_min_rdma_pipeline_size = 512 * 1024;
     m->btl_latency = 10;
@@ -145,6 +146,7 @@ static int open_component(void)
     c->held_end = &c->held;
     c->held_bytes = 0;
     c->has_thread = false;
+    c->waiting = 0;
     c->progress_calls = 0;
     OBJ_CONSTRUCT(&c->endpoints, opal_list_t);
     OBJ_CONSTRUCT(&c->blocked, opal_list_t);
@@ -314,7 +316,12 @@ static int progress(void)
     uint32_t work = 0;
     int sent = 0;
 
-    if (NULL == c->engine || (c->is_locked && 0 != pthread_mutex_trylock(&c->mutex))) {
+    if (NULL == c->engine) {
+        return 0;
+    }
+    if (!tickwire_try_lock()) {
+        /* To spin would only take the core from who has the lock. */
+        sched_yield();
         return 0;
     }
     __atomic_store_n(&c->progress_calls, c->progress_calls + 1, __ATOMIC_RELAXED);

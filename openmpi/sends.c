@@ -1,14 +1,26 @@
 /* Sends: handed to the engine when they can leave at once, else in order when they can. */
 #include "btl_tickwire.h"
 
+/* A message that is complete with TW_OK. */
+static tw_status send_copy(mca_btl_tickwire_endpoint_t *endpoint, mca_btl_base_tag_t tag,
+                           const tw_part *parts, size_t count)
+{
+    const mca_btl_tickwire_component_t *c = &mca_btl_tickwire_component;
+
+    return c->has_thread ? tw_send_parts(c->engine, endpoint->peer, tag, parts, count)
+                         : tw_send_parts_at_once(c->engine, endpoint->peer, tag, parts, count);
+}
+
 /* Hands a fragment to the engine, which copies it. `is_complete`: else an event tells.
  *
  * The caller may never come back to progress once its send is complete: it computes, or waits in
- * PMIx_Connect for the one that this message would wake. Hence what goes in one datagram is
- * complete when that has left, and what is longer when it has arrived. */
+ * PMIx_Connect for the one that this message would wake. With the progress thread, which sees to
+ * it then, an eager send is complete when the engine has it. Without, what goes in one datagram is
+ * complete when that has left. What is longer is complete when it has arrived, which also keeps
+ * the copies that are under way few enough for the caches. */
 static tw_status post(mca_btl_tickwire_frag_t *frag, bool *is_complete)
 {
-    tw_engine *engine = mca_btl_tickwire_component.engine;
+    const mca_btl_tickwire_component_t *c = &mca_btl_tickwire_component;
     mca_btl_tickwire_endpoint_t *endpoint = frag->endpoint;
     tw_part parts[2];
     size_t count = frag->base.des_segment_count, len_bytes = 0;
@@ -19,11 +31,12 @@ static tw_status post(mca_btl_tickwire_frag_t *frag, bool *is_complete)
         parts[i].len_bytes = frag->base.des_segments[i].seg_len;
         len_bytes += parts[i].len_bytes;
     }
-    *is_complete = len_bytes <= endpoint->small_bytes_max;
+    *is_complete = len_bytes <= endpoint->small_bytes_max
+        || (c->has_thread && len_bytes <= mca_btl_tickwire_module.btl_eager_limit);
     if (*is_complete) {
-        return tw_send_parts_at_once(engine, endpoint->peer, frag->tag, parts, count);
+        return send_copy(endpoint, frag->tag, parts, count);
     }
-    status = tw_send_parts_with_token(engine, endpoint->peer, frag->tag, parts, count,
+    status = tw_send_parts_with_token(c->engine, endpoint->peer, frag->tag, parts, count,
                                       (uint64_t) (uintptr_t) frag);
     if (TW_OK == status) {
         /* Until the event, which may come after del_procs. */
@@ -138,8 +151,7 @@ int tickwire_sendi(mca_btl_base_module_t *btl, mca_btl_base_endpoint_t *endpoint
     if (2 == count || 0 == payload_size) {
         tickwire_lock();
         if (!endpoint->is_blocked) {
-            status = tw_send_parts_at_once(mca_btl_tickwire_component.engine, endpoint->peer, tag,
-                                           parts, count);
+            status = send_copy(endpoint, tag, parts, count);
         }
         tickwire_unlock();
     }

@@ -107,12 +107,12 @@ static void look_after_the_wire(void)
     uint32_t work = 1;
 
     for (int i = 0; i < TICKS_MAX && 0 != work; ++i) {
-        pthread_mutex_lock(&c->mutex);
+        tickwire_lock();
         work = 0;
         if (c->held_bytes < HELD_BYTES_MAX && TW_OK == tw_tick(c->engine, &work)) {
             work += (uint32_t) tickwire_send_waiting();
         }
-        pthread_mutex_unlock(&c->mutex);
+        tickwire_unlock();
     }
 }
 

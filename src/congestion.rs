@@ -106,13 +106,16 @@ impl CongestionWindow {
         if ahead <= PACE_NS_MAX { ahead } else { 0 }
     }
 
-    /// A segment has left.
+    /// Whether the window is below one segment: then sends keep their distance.
     #[inline]
+    pub fn is_paced(&self) -> bool {
+        self.segments < 1.0
+    }
+
+    /// A segment has left, while [`Self::is_paced`].
     pub fn on_sent(&mut self, now: Nanos, srtt_ns: Nanos) {
-        if self.segments < 1.0 {
-            let gap = (srtt_ns as f32 / self.segments) as Nanos;
-            self.pace_at = coarse(now + gap.min(PACE_NS_MAX - MILLIS));
-        }
+        let gap = (srtt_ns as f32 / self.segments) as Nanos;
+        self.pace_at = coarse(now + gap.min(PACE_NS_MAX - MILLIS));
     }
 
     /// Nothing was sent for long: what was learned of the network is old.

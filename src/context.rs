@@ -16,6 +16,7 @@ use crate::wire::HEADER_BYTES;
 use crate::{liveness, pack, transmit};
 use tickwire_tables::arena::ArenaPart;
 use tickwire_tables::handle::Row;
+use tickwire_tables::ring::RingId;
 
 /// Messages of this size keep a handler, or whoever made them, busy for as long as a timer runs:
 /// they do not wait for the end of a tick to be sent or acked.
@@ -192,7 +193,7 @@ impl<P: Port> Context<P> {
         if e.slots_held_max(ep) + waiting >= free && e.slots_held(ep) + waiting >= free {
             return Err(self.again());
         }
-        match self.segments.take(ep, 0, len as u32) {
+        match self.segments.take(ep, len as u32) {
             Some(seg) => Ok(seg),
             None => Err(self.again()),
         }
@@ -238,8 +239,12 @@ impl<P: Port> Context<P> {
         self.counters.messages_sent += 1;
         if waits {
             self.lists.to_pack.push(ep);
-        } else if self.endpoints.ready[ep].is_empty() && self.may_go_at_once(ep) {
-            self.leave(ep, seg);
+            return Ok(());
+        }
+        let flight =
+            if self.endpoints.ready[ep].is_empty() { self.flight_at_once(ep) } else { None };
+        if let Some(flight) = flight {
+            self.leave(ep, flight, seg);
         } else {
             self.segments.links.push_back(&mut self.endpoints.ready[ep], seg);
             self.lists.ready.push(ep);
@@ -247,19 +252,20 @@ impl<P: Port> Context<P> {
         Ok(())
     }
 
-    /// Sends a packed segment of an endpoint that may send now and has nothing waiting.
+    /// Sends a packed segment of an endpoint that has nothing waiting.
     #[inline]
-    pub(crate) fn leave(&mut self, ep: EndpointRow, seg: SegmentRow) {
-        transmit::first(self, ep, seg);
+    pub(crate) fn leave(&mut self, ep: EndpointRow, flight: RingId, seg: SegmentRow) {
+        transmit::first(self, ep, flight, seg);
         if !self.in_tick {
             transmit::flush(self);
         }
     }
 
+    /// The flight that what nothing waits before may join at once.
     #[inline]
-    pub(crate) fn may_go_at_once(&mut self, ep: EndpointRow) -> bool {
+    pub(crate) fn flight_at_once(&mut self, ep: EndpointRow) -> Option<RingId> {
         self.stamp();
-        self.endpoints.lost_len(ep) == 0 && transmit::may_send_new(self, ep)
+        transmit::open_flight(self, ep)
     }
 
     pub(crate) fn enqueue_large(
@@ -285,13 +291,16 @@ impl<P: Port> Context<P> {
         self.counters.messages_sent += 1;
         // The short way for the first chunk; the rest is packed by the tick. Without a slot for it
         // no ring may be taken, or those who have one might wait for the ring.
-        if nothing_waits && pack::may_take_slot(self, ep) && self.may_go_at_once(ep) {
+        if nothing_waits
+            && pack::may_take_slot(self, ep)
+            && let Some(flight) = self.flight_at_once(ep)
+        {
             let is_prompt = len as u64 >= PROMPT_BYTES;
             if is_prompt {
                 self.now = self.now.max(self.rail.port.now());
             }
             if let Some(seg) = pack::next_chunk(self, ep, frag) {
-                transmit::first(self, ep, seg);
+                transmit::first(self, ep, flight, seg);
             }
             if is_prompt || !self.in_tick {
                 transmit::flush(self);

@@ -31,15 +31,8 @@ pub(crate) fn seal<P: Port>(
     len + c.limits.integrity.trailer_bytes()
 }
 
-/// Whether the tag is that of a datagram of the peer's, where datagrams have tags; counts it if
-/// not.
-#[inline]
-pub(crate) fn is_genuine<P: Port>(
-    c: &mut Context<P>,
-    ep: EndpointRow,
-    header: &Header,
-    bytes: &[u8],
-) -> bool {
+/// Whether the tag is that of a datagram of the peer's; counts it if not.
+fn is_genuine<P: Port>(c: &mut Context<P>, ep: EndpointRow, header: &Header, bytes: &[u8]) -> bool {
     let Some(key) = &c.config.authenticate else { return true };
     let e = &c.endpoints;
     let number = match header.kind {
@@ -55,35 +48,36 @@ pub(crate) fn is_genuine<P: Port>(
     fits
 }
 
-/// What a genuine datagram is worth.
+/// What a datagram is worth that is to be believed at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Worth {
     /// It shows that the peer lives.
     News,
     /// It may be a repetition. Only if it acks something is it a sign of life.
     Old,
-    /// Dropped and counted.
-    Nothing,
 }
 
-/// Judges a genuine datagram by its number. Without tags anybody could have made it, and a
-/// repetition is taken for what it most likely is: the peer's own.
-#[inline]
-pub(crate) fn worth<P: Port>(c: &mut Context<P>, ep: EndpointRow, header: &Header) -> Worth {
-    if c.limits.integrity != Integrity::Tag {
-        return Worth::News;
+/// Judges a datagram by its tag and its number. `None`: it is dropped, and counted.
+pub(crate) fn worth<P: Port>(
+    c: &mut Context<P>,
+    ep: EndpointRow,
+    header: &Header,
+    bytes: &[u8],
+) -> Option<Worth> {
+    if !is_genuine(c, ep, header, bytes) {
+        return None;
     }
     match header.kind {
         Kind::Data | Kind::Chunk => {
             let again = c.endpoints.has_arrived(ep, header.seq, c.limits.window);
-            if again { Worth::Old } else { Worth::News }
+            Some(if again { Worth::Old } else { Worth::News })
         }
         Kind::Ack | Kind::Probe | Kind::Bye => {
             if c.endpoints.accept_control(ep, header.seq.get()) {
-                return Worth::News;
+                return Some(Worth::News);
             }
             c.counters.drops_stale_ack += 1;
-            Worth::Nothing
+            None
         }
     }
 }

@@ -74,7 +74,7 @@ pub(crate) fn on_timer<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
         // The detector may have sent it again since the timer was set.
         let due = c.segments.sent_ns[seg] + transmit::timeout_ns(c, ep);
         if c.now < due {
-            transmit::arm_deadline(c, ep, due);
+            transmit::arm_deadline(c, ep, flight, due);
             return;
         }
         transmit::mark_lost(c, ep, seg, ListEnd::Back);
@@ -86,7 +86,7 @@ pub(crate) fn on_timer<P: Port>(c: &mut Context<P>, ep: EndpointRow) {
         c.endpoints.congestion[ep].on_timeout(c.now);
     }
     let wait = transmit::timeout_ns(c, ep);
-    transmit::arm_deadline(c, ep, c.now + wait);
+    transmit::arm_deadline(c, ep, flight, c.now + wait);
 }
 
 /// The lowest unacked segment, if it is in flight and not waiting to be sent again already.

@@ -34,7 +34,8 @@ pub(crate) fn next_chunk<P: Port>(
     if !may_take_slot(c, ep) {
         return None;
     }
-    let seg = c.segments.take(ep, c.fragments.tag[frag], len)?;
+    let seg = c.segments.take(ep, len)?;
+    c.segments.tag[seg] = c.fragments.tag[frag];
     c.segments.flags[seg] |= flag::CHUNK;
     c.segments.frag[seg] = Some(frag);
     c.segments.offset_bytes[seg] = offset;

@@ -63,14 +63,14 @@ impl<P: Port> Context<P> {
         let seg = self.take_segment(ep, len)?;
         let e = &self.endpoints;
         let nothing_waits = e.pending[ep].is_empty() && e.ready[ep].is_empty();
-        if !(nothing_waits && self.may_go_at_once(ep)) {
+        let Some(flight) = nothing_waits.then(|| self.flight_at_once(ep)).flatten() else {
             self.segments.slab.remove(seg);
             return Err(self.again());
-        }
+        };
         join(self.payload_mut(seg, len), parts);
         self.segments.tag[seg] = tag.0;
         self.counters.messages_sent += 1;
-        self.leave(ep, seg);
+        self.leave(ep, flight, seg);
         Ok(())
     }
 

@@ -17,60 +17,68 @@ use crate::time::{MILLIS, Nanos, coarse_elapsed_ns};
 use crate::window;
 use crate::wire::{self, AckDelay, HEADER_BYTES, Header, Integrity, Kind};
 use tickwire_tables::handle::Row;
+use tickwire_tables::ring::RingId;
 
 /// A peer that nothing was sent to for this long starts with a small congestion window again.
 const IDLE_NS: Nanos = 100 * MILLIS;
 
-/// Whether a new segment of `ep` may be sent now. Takes a ring for the endpoint if it has none.
+/// The flight that a new segment of `ep` may join now. Takes one for the endpoint if it has none;
+/// what was lost goes first.
 #[inline]
-pub(crate) fn may_send_new<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> bool {
+pub(crate) fn open_flight<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> Option<RingId> {
     let e = &mut c.endpoints;
+    let flight = e.tx_ring[ep];
+    let in_flight = match flight {
+        Some(flight) if !e.flights.lost[flight].is_empty() => return None,
+        Some(flight) => e.flights.flight[flight].len() as u32,
+        None => 0,
+    };
     let open = e.has(ep, ep_flag::READY)
         && window::may_send(e.next_seq[ep], e.acked[ep], e.send_limit[ep], c.limits.window)
-        && e.congestion[ep].allows(e.in_flight(ep), c.now)
+        && e.congestion[ep].allows(in_flight, c.now)
         && c.rail.room(Channel::Data) > 0;
     if !open {
-        return false;
+        return None;
     }
-    if e.tx_ring[ep].is_none() {
+    if flight.is_none() {
         e.tx_ring[ep] = e.flights.take(e.next_seq[ep]);
+        return e.tx_ring[ep];
     }
-    e.tx_ring[ep].is_some()
+    flight
 }
 
-/// Sends a packed segment for the first time: it gets the next number. Needs [`may_send_new`].
+/// Sends a packed segment for the first time, in the flight that [`open_flight`] gave: it gets the
+/// next number.
 #[inline]
-pub(crate) fn first<P: Port>(c: &mut Context<P>, ep: EndpointRow, seg: SegmentRow) {
-    let e = &mut c.endpoints;
-    let seq = e.take_next_seq(ep);
+pub(crate) fn first<P: Port>(c: &mut Context<P>, ep: EndpointRow, flight: RingId, seg: SegmentRow) {
+    let seq = c.endpoints.take_next_seq(ep);
     c.segments.seq[seg] = seq;
-    let ring = e.flight_of(ep);
-    e.flights.rings.set(ring, seq.get(), seg.index() as u32);
-    put(c, ep, seg);
+    c.endpoints.flights.rings.set(flight, seq.get(), seg.index() as u32);
+    put(c, ep, flight, seg);
 }
 
 /// Sends a segment that has its number, for the first time or again.
 #[inline]
-pub(crate) fn put<P: Port>(c: &mut Context<P>, ep: EndpointRow, seg: SegmentRow) {
+pub(crate) fn put<P: Port>(c: &mut Context<P>, ep: EndpointRow, flight: RingId, seg: SegmentRow) {
     debug_assert!(!c.segments.is_with_port(seg), "I-06: a posted slot is never sent again");
     c.segments.flags[seg] |= flag::BATCHED;
-    let flight = c.endpoints.flight_of(ep);
     c.segments.links.push_back(&mut c.endpoints.flights.flight[flight], seg);
     c.segments.sent_ns[seg] = c.now;
-    if c.segments.transmissions[seg] > 0 {
-        c.counters.segments_resent += 1;
-    }
-    c.segments.transmissions[seg] = c.segments.transmissions[seg].saturating_add(1);
+    let transmissions = &mut c.segments.transmissions[seg];
+    c.counters.segments_resent += u64::from(*transmissions > 0);
+    *transmissions = transmissions.saturating_add(1);
     c.counters.segments_sent += 1;
-    let srtt_ns = c.endpoints.rtt[ep].srtt_ns();
-    c.endpoints.congestion[ep].on_sent(c.now, srtt_ns);
+    let congestion = &mut c.endpoints.congestion[ep];
+    if congestion.is_paced() {
+        congestion.on_sent(c.now, c.endpoints.rtt[ep].srtt_ns());
+    }
     if c.endpoints.flights.deadline_ns[flight] == 0 {
         if liveness::silence_ns(c, ep) > IDLE_NS {
             c.endpoints.congestion[ep].on_idle(c.limits.congestion_initial);
         }
         liveness::begin_silence(c, ep);
         let wait = timeout_ns(c, ep);
-        arm_deadline(c, ep, c.now + wait);
+        arm_deadline(c, ep, flight, c.now + wait);
     }
     let op = write(c, ep, seg);
     c.rail.data_batch.push(op);
@@ -83,14 +91,18 @@ pub(crate) fn put<P: Port>(c: &mut Context<P>, ep: EndpointRow, seg: SegmentRow)
 /// Fills in the header and describes the datagram to the port.
 #[inline]
 fn write<P: Port>(c: &mut Context<P>, ep: EndpointRow, seg: SegmentRow) -> SendOp {
-    let is_chunk = c.segments.has(seg, flag::CHUNK);
+    let flags = c.segments.flags[seg];
+    let is_chunk = flags & flag::CHUNK != 0;
     let payload = c.segments.payload_bytes[seg];
     let mut header = base_header(c, ep);
-    header.kind = if is_chunk { Kind::Chunk } else { Kind::Data };
+    header.kind = Kind::Data;
+    if is_chunk {
+        header.kind = Kind::Chunk;
+        header.fragment = c.segments.fragment_id[seg];
+    }
     header.payload_bytes = payload as u16;
     header.seq = c.segments.seq[seg];
     header.tag = c.segments.tag[seg];
-    header.fragment = c.segments.fragment_id[seg];
     take_ack_along(c, ep);
 
     let slot = seg.index() as u32;
@@ -104,7 +116,7 @@ fn write<P: Port>(c: &mut Context<P>, ep: EndpointRow, seg: SegmentRow) -> SendO
         peer: c.endpoints.addresses[ep][Channel::Data as usize],
         gather: None,
     };
-    if c.segments.has(seg, flag::GATHERED) {
+    if flags & flag::GATHERED != 0 {
         let frag = c.segments.frag[seg].expect("a gathered segment has a fragment");
         let buffer = c.fragments.buffer[frag].as_ref().map(Buffer::bytes).expect("with a buffer");
         let from = c.segments.offset_bytes[seg] as usize;
@@ -173,17 +185,17 @@ pub(crate) fn flush<P: Port>(c: &mut Context<P>) -> u32 {
     let taken = c.rail.port.post_sends(Channel::Data, &c.rail.data_batch);
     if !c.limits.completes_at_post {
         c.rail.posted[Channel::Data as usize] += taken as u32;
-        for &seg in &c.rail.data_batch_segs[..taken] {
-            c.segments.flags[seg] |= flag::POSTED;
-        }
         for op in &c.rail.data_batch[taken..] {
             c.slots.give_back(op.slot);
         }
     }
     for i in 0..taken {
         let seg = c.rail.data_batch_segs[i];
-        c.segments.flags[seg] &= !flag::BATCHED;
-        if c.segments.flags[seg] & (flag::POSTED | flag::RELEASED) == flag::RELEASED {
+        let flags = &mut c.segments.flags[seg];
+        *flags &= !flag::BATCHED;
+        if !c.limits.completes_at_post {
+            *flags |= flag::POSTED;
+        } else if *flags & flag::RELEASED != 0 {
             reclaim(c, seg);
         }
     }
@@ -271,8 +283,12 @@ pub(crate) fn timeout_ns<P: Port>(c: &Context<P>, ep: EndpointRow) -> Nanos {
 
 /// Sets the endpoint's deadline; the wheel only moves when it would fire too late.
 #[inline]
-pub(crate) fn arm_deadline<P: Port>(c: &mut Context<P>, ep: EndpointRow, deadline_ns: Nanos) {
-    let flight = c.endpoints.flight_of(ep);
+pub(crate) fn arm_deadline<P: Port>(
+    c: &mut Context<P>,
+    ep: EndpointRow,
+    flight: RingId,
+    deadline_ns: Nanos,
+) {
     c.endpoints.flights.deadline_ns[flight] = deadline_ns;
     // The peer owes an answer: whoever sleeps until then would not count as awake for longer.
     wake_by(c, ep, deadline_ns.min(c.now + c.limits.pause_ns));

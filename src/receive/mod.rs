@@ -19,7 +19,7 @@ use crate::state::fragments::{Buffer, Kind};
 use crate::systems::ack;
 use crate::time::coarse;
 use crate::window::Place;
-use crate::wire::{self, AckBitmap, HEADER_BYTES, Header, Packet};
+use crate::wire::{self, AckBitmap, HEADER_BYTES, Header, Integrity, Packet};
 use tickwire_tables::ring::RingId;
 
 /// Takes in the datagram of `len` bytes in `slot`. The slot is freed, or held until its turn.
@@ -50,11 +50,10 @@ pub(crate) fn on_datagram<P: Port>(
         freed.push(slot);
         return;
     };
-    let acked = c.endpoints.acked[ep];
-    let is_possible = on_ack::apply(c, ep, &header, bitmap);
-    if worth == Worth::Old && c.endpoints.acked[ep] != acked {
-        liveness::heard(c, ep);
-    }
+    let is_possible = match worth {
+        Worth::News => on_ack::apply(c, ep, &header, bitmap),
+        Worth::Old => apply_old(c, ep, &header, bitmap),
+    };
     if !is_possible {
         c.counters.drops_impossible_ack += 1;
         freed.push(slot);
@@ -90,6 +89,21 @@ pub(crate) fn on_datagram<P: Port>(
     }
 }
 
+/// The ack of a datagram that may be a repetition: a sign of life only if it is news.
+fn apply_old<P: Port>(
+    c: &mut Context<P>,
+    ep: EndpointRow,
+    header: &Header,
+    bitmap: AckBitmap<'_>,
+) -> bool {
+    let acked = c.endpoints.acked[ep];
+    let is_possible = on_ack::apply(c, ep, header, bitmap);
+    if c.endpoints.acked[ep] != acked {
+        liveness::heard(c, ep);
+    }
+    is_possible
+}
+
 /// Whose datagram it is. Rank and session must be those of a peer that was added and lives, and the
 /// tag, if there are tags, one of its making (wire 2.1); until then nothing is believed.
 #[inline(always)]
@@ -111,14 +125,14 @@ fn identify<P: Port>(
         c.counters.drops_gone_peer += 1;
         return None;
     }
-    if !integrity::is_genuine(c, ep, header, bytes) {
-        return None;
+    // Without tags anybody could have made it, and a repetition is taken for what it most likely
+    // is: the peer's own.
+    let mut worth = Worth::News;
+    if c.limits.integrity == Integrity::Tag {
+        worth = integrity::worth(c, ep, header, bytes)?;
     }
-    let worth = integrity::worth(c, ep, header);
-    match worth {
-        Worth::Nothing => return None,
-        Worth::News => liveness::heard(c, ep),
-        Worth::Old => {}
+    if worth == Worth::News {
+        liveness::heard(c, ep);
     }
     Some((ep, worth))
 }
@@ -145,13 +159,16 @@ fn meet<P: Port>(
 #[inline]
 fn note_arrival<P: Port>(c: &mut Context<P>, ep: EndpointRow, urgent: bool, alone: bool) {
     let e = &mut c.endpoints;
-    e.flags[ep] |= flag::ACK_PENDING | if alone { flag::ACK_ALONE } else { 0 };
+    let flags = &mut e.flags[ep];
+    let is_first = *flags & flag::ACK_PENDING == 0;
+    *flags |= flag::ACK_PENDING | if alone { flag::ACK_ALONE } else { 0 };
     // It may have come right after the last tick: the sender must not take the wait for a queue.
     e.arrived[ep] = coarse(c.now - c.away_ns);
-    e.arrivals_unacked[ep] = e.arrivals_unacked[ep].saturating_add(1);
-    if urgent || e.arrivals_unacked[ep] >= c.limits.ack_every {
+    let unacked = &mut e.arrivals_unacked[ep];
+    *unacked = unacked.saturating_add(1);
+    if urgent || *unacked >= c.limits.ack_every {
         c.lists.ack_due.push(ep);
-    } else if !c.lists.ack_due.contains(ep) && c.lists.ack_delayed.push(ep) {
+    } else if is_first && !c.lists.ack_due.contains(ep) && c.lists.ack_delayed.push(ep) {
         e.ack_deadline[ep] = coarse(c.now + u64::from(c.config.ack_delay_ns));
     }
 }

@@ -14,6 +14,7 @@ use crate::transmit;
 use crate::window;
 use crate::wire::{AckBitmap, Header};
 use tickwire_tables::handle::Row;
+use tickwire_tables::ring::RingId;
 use tickwire_tables::seq::Seq;
 
 /// The newest of the segments that one ack covers, by time of sending.
@@ -64,17 +65,18 @@ pub(crate) fn apply<P: Port>(
     if acked == next {
         return true;
     }
+    let flight = c.endpoints.flight_of(ep);
     let mut newest = Newest::default();
     let mut seq = acked;
     while seq != header.ack {
-        release(c, ep, seq, &mut newest);
+        release(c, flight, seq, &mut newest);
         seq = seq.next();
     }
     c.endpoints.acked[ep] = header.ack;
     for bit in bitmap.iter() {
         let seq = header.ack.add(bit);
         if bit > 0 && seq.is_before(next) {
-            release(c, ep, seq, &mut newest);
+            release(c, flight, seq, &mut newest);
         }
     }
     if let Some(arrived) = newest.arrived() {
@@ -92,11 +94,10 @@ pub(crate) fn apply<P: Port>(
 
 /// One segment has arrived over there.
 #[inline]
-fn release<P: Port>(c: &mut Context<P>, ep: EndpointRow, seq: Seq, newest: &mut Newest) {
-    let Some(ring) = c.endpoints.tx_ring[ep] else { return };
+fn release<P: Port>(c: &mut Context<P>, flight: RingId, seq: Seq, newest: &mut Newest) {
     // Vacant: acked by a bitmap before.
     let flights = &mut c.endpoints.flights;
-    let Some(index) = flights.rings.clear(ring, seq.get()) else { return };
+    let Some(index) = flights.rings.clear(flight, seq.get()) else { return };
     let seg = SegmentRow::from_index(index as usize);
     debug_assert_eq!(c.segments.seq[seg], seq, "I-03: the ring maps numbers to their segments");
     let sent_ns = c.segments.sent_ns[seg];
@@ -107,9 +108,9 @@ fn release<P: Port>(c: &mut Context<P>, ep: EndpointRow, seq: Seq, newest: &mut 
         *newest = Some((sent_ns, seq));
     }
     let list = if c.segments.has(seg, flag::LOST) {
-        &mut c.endpoints.flights.lost[ring]
+        &mut c.endpoints.flights.lost[flight]
     } else {
-        &mut c.endpoints.flights.flight[ring]
+        &mut c.endpoints.flights.flight[flight]
     };
     c.segments.links.remove(list, seg);
     transmit::retire(c, seg);
@@ -165,7 +166,7 @@ fn on_progress<P: Port>(
         e.flights.deadline_ns[flight] = 0;
     } else {
         let wait = transmit::timeout_ns(c, ep);
-        transmit::arm_deadline(c, ep, c.now + wait);
+        transmit::arm_deadline(c, ep, flight, c.now + wait);
     }
 }
 

@@ -68,16 +68,15 @@ impl Segments {
         }
     }
 
-    /// A fresh row for `ep`, or `None` when all slots are in use.
+    /// A fresh row for `ep`, or `None` when all slots are in use. Its tag, and what chunks have,
+    /// are the caller's to set.
     #[inline]
-    pub fn take(&mut self, ep: EndpointRow, tag: u32, payload_bytes: u32) -> Option<SegmentRow> {
+    pub fn take(&mut self, ep: EndpointRow, payload_bytes: u32) -> Option<SegmentRow> {
         let seg = self.slab.insert()?;
         self.flags[seg] = 0;
         self.transmissions[seg] = 0;
         self.ep[seg] = ep;
         self.frag[seg] = None;
-        self.fragment_id[seg] = 0;
-        self.tag[seg] = tag;
         self.payload_bytes[seg] = payload_bytes;
         Some(seg)
     }

@@ -79,8 +79,7 @@ struct Batch {
 fn send_will_carry<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> bool {
     c.endpoints.flags[ep] & (flag::SAYS_ALONE | flag::ACK_DEFERRED) == 0
         && !c.endpoints.ready[ep].is_empty()
-        && c.endpoints.lost_len(ep) == 0
-        && transmit::may_send_new(c, ep)
+        && transmit::open_flight(c, ep).is_some()
 }
 
 fn write_ack<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> SendOp {

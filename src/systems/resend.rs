@@ -116,5 +116,6 @@ fn lowest_if_lost<P: Port>(c: &Context<P>, ep: EndpointRow, flight: RingId) -> O
 fn send_again<P: Port>(c: &mut Context<P>, ep: EndpointRow, flight: RingId, seg: SegmentRow) {
     c.segments.links.remove(&mut c.endpoints.flights.lost[flight], seg);
     c.segments.flags[seg] &= !flag::LOST;
-    transmit::put(c, ep, seg);
+    let flight = c.endpoints.flight_of(ep);
+    transmit::put(c, ep, flight, seg);
 }

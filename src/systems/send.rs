@@ -29,11 +29,9 @@ fn burst<P: Port>(c: &mut Context<P>, ep: EndpointRow) -> u32 {
     }
     let mut posted = 0;
     while posted < c.config.burst_segments && !c.endpoints.ready[ep].is_empty() {
-        if !transmit::may_send_new(c, ep) {
-            break;
-        }
+        let Some(flight) = transmit::open_flight(c, ep) else { break };
         let Some(seg) = c.segments.links.pop_front(&mut c.endpoints.ready[ep]) else { break };
-        transmit::first(c, ep, seg);
+        transmit::first(c, ep, flight, seg);
         posted += 1;
     }
     if !c.endpoints.pending[ep].is_empty() {
