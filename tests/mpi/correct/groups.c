@@ -101,9 +101,9 @@ static long exchange(MPI_Comm other, int self, int peers, int base)
     return ours + theirs;
 }
 
-static int descriptors(void)
+static int entries(const char *path)
 {
-    DIR *dir = opendir("/proc/self/fd");
+    DIR *dir = opendir(path);
     int count = 0;
 
     while (dir != NULL && readdir(dir) != NULL)
@@ -116,7 +116,7 @@ static int descriptors(void)
 /* PC-58: children come, talk and go; what they took is given back each time. */
 long part_spawn(void)
 {
-    int cycles = 3 * scale, after_first = 0;
+    int cycles = 3 * scale, descriptors = 0, threads = 0;
     long wrong = 0;
 
     for (int cycle = 0; cycle < cycles; ++cycle) {
@@ -126,10 +126,13 @@ long part_spawn(void)
                        MPI_COMM_WORLD, &children, codes);
         wrong += exchange(children, rank, CHILDREN, 0);
         MPI_Comm_disconnect(&children);
-        if (cycle == 0)
-            after_first = descriptors();
+        if (cycle == 0) {
+            descriptors = entries("/proc/self/fd");
+            threads = entries("/proc/self/task");
+        }
     }
-    return wrong + expect(descriptors(), after_first, "descriptors after all the children");
+    return wrong + expect(entries("/proc/self/fd"), descriptors, "descriptors after the children")
+        + expect(entries("/proc/self/task"), threads, "threads after the children");
 }
 
 int child_main(MPI_Comm parent)
