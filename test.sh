@@ -92,7 +92,7 @@ install_missing() {
     local package missing=()
     command -v apt-get >/dev/null && command -v dpkg-query >/dev/null || return 0
     for package in gcc make libc6-dev libfabric1 libfabric-dev nftables iproute2 python3-minimal \
-        openmpi-bin libopenmpi-dev pkg-config valgrind; do
+        openmpi-bin libopenmpi-dev pkg-config valgrind python3-mpi4py; do
         dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' ||
             missing+=("$package")
     done
@@ -140,6 +140,8 @@ c_programs() {
         skip 'MPI programs' 'no Open MPI (apt-get install openmpi-bin libopenmpi-dev)'
         return
     fi
+    /usr/bin/python3 -c 'import mpi4py' 2>/dev/null ||
+        skip 'MPI programs in Python' 'no mpi4py (apt-get install python3-mpi4py)'
     step 'MPI programs' 400 make -s -C openmpi check
 }
 
