@@ -149,8 +149,9 @@ fn two_hosts_need_the_same_key() {
     assert_eq!(end(good), (true, String::new()));
 
     let mut other = listener(Some(a), "5");
-    for (ok, text) in [join(&mut other, Some(b), ""), end(other)] {
-        assert!(!ok && text.contains("are the keys of both sides the same?"), "{text}");
+    let both = [join(&mut other, Some(b), ""), end(other)];
+    for (ok, text) in &both {
+        assert!(!ok && text.contains("are the keys of both sides the same?"), "{both:?}");
         assert!(!text.contains(a) && !text.contains(b), "{text}");
     }
 
